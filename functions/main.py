@@ -1,0 +1,37 @@
+"""What Firebase deploys: one HTTPS function whose answer is the ASGI app. No logic lives here; start reading at bootstrap.py."""
+
+import functions_framework.aio
+from firebase_functions import https_fn, options
+from flask import Request as FlaskRequest
+from flask import Response as FlaskResponse
+from starlette.applications import Starlette
+from starlette.requests import Request
+
+from metacortex.bootstrap import application
+from metacortex.settings import REGION
+
+app = application()
+
+
+@https_fn.on_request(
+    region=REGION,
+    memory=options.MemoryOption.MB_512,
+    timeout_sec=300,
+    concurrency=80,
+    max_instances=5,
+    invoker="public",
+)
+def metaCortexMcp(_: FlaskRequest) -> FlaskResponse:  # noqa: N802  # pyright: ignore[reportRedeclaration]
+    """What Firebase discovers; what it serves is the function of the same name below."""
+    raise NotImplementedError
+
+
+_endpoint = metaCortexMcp.__firebase_endpoint__  # pyright: ignore[reportFunctionMemberAccess]
+
+
+@functions_framework.aio.http  # pyright: ignore[reportArgumentType]
+async def metaCortexMcp(_: Request) -> Starlette:  # noqa: N802
+    return app
+
+
+metaCortexMcp.__firebase_endpoint__ = _endpoint  # pyright: ignore[reportFunctionMemberAccess]

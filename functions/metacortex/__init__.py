@@ -1,0 +1,1 @@
+"""MetaCortex: one person's durable memory, shared by all the agents they use."""

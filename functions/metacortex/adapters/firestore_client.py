@@ -1,0 +1,63 @@
+"""The connection to Firestore: one client per process, its deadline, and its errors in the domain's terms."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+
+from google.api_core import exceptions
+from google.auth.exceptions import GoogleAuthError
+from google.cloud.firestore_v1.async_client import AsyncClient
+
+from metacortex.errors import MetaCortexError, RateLimited, TimedOut, Unavailable
+
+DEADLINE_SECONDS = 15.0
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+_TRY_AGAIN = Unavailable("The store cannot be reached at the moment; the same call is safe to repeat in a few seconds.")
+_TOO_SLOW = TimedOut("The store did not answer in time; the same call is safe to repeat.")
+_BUSY = RateLimited("The store asks for fewer requests at the moment; repeat the same call in a minute.")
+_REFUSED = Unavailable("The store refuses this service; its owner must check the project, the database and the role.")
+_NO_INDEX = Unavailable("The store has no index for this query; its owner must deploy firestore.indexes.json.")
+
+# What each error of the client library means here; the closest class in its method resolution order decides.
+ERRORS: Mapping[type[BaseException], MetaCortexError] = {
+    exceptions.ServiceUnavailable: _TRY_AGAIN,
+    exceptions.InternalServerError: _TRY_AGAIN,
+    exceptions.Unknown: _TRY_AGAIN,
+    exceptions.ServerError: _TRY_AGAIN,
+    exceptions.Conflict: _TRY_AGAIN,
+    exceptions.Cancelled: _TRY_AGAIN,
+    exceptions.RetryError: _TOO_SLOW,
+    exceptions.GatewayTimeout: _TOO_SLOW,
+    TimeoutError: _TOO_SLOW,
+    exceptions.TooManyRequests: _BUSY,
+    exceptions.Unauthorized: _REFUSED,
+    exceptions.Forbidden: _REFUSED,
+    exceptions.NotFound: _REFUSED,
+    GoogleAuthError: _REFUSED,
+    exceptions.FailedPrecondition: _NO_INDEX,
+}
+
+
+def create_client(project: str | None) -> AsyncClient:
+    """A client that connects with its first call. It belongs to the event loop of that call."""
+    return AsyncClient(project=project)
+
+
+@asynccontextmanager
+async def answering() -> AsyncGenerator[None]:
+    """Around each call of the store: gives it a deadline, and raises its failures in the domain's terms."""
+    try:
+        async with asyncio.timeout(DEADLINE_SECONDS):
+            yield
+    except (exceptions.GoogleAPIError, GoogleAuthError, TimeoutError) as error:
+        meaning = next((ERRORS[kind] for kind in type(error).__mro__ if kind in ERRORS), None)
+        if meaning is None:
+            raise
+        raise type(meaning)(meaning.message) from error
+
+
+def timestamp(milliseconds: int) -> datetime:
+    """The Firestore Timestamp that a TTL policy reads."""
+    return _EPOCH + timedelta(milliseconds=milliseconds)

@@ -1,0 +1,136 @@
+"""A memory as a Firestore document, in the contract's shape, and back. Reads what MetaCortex 0.3 wrote, too."""
+
+from collections.abc import Mapping
+from enum import Enum
+from typing import Any, TypeVar
+
+from google.cloud.firestore_v1.vector import Vector
+
+from metacortex.memory import (
+    BranchState,
+    Initiator,
+    Match,
+    Memory,
+    Metadata,
+    Modality,
+    NewMemory,
+    Origin,
+    Provenance,
+    SupersessionReason,
+)
+from metacortex.rules import DEFAULT_TOPIC, score, summary
+from metacortex.spaces import FIRST_VECTOR_FIELD
+
+CONTENT = "content"
+SUMMARY = "summary"
+METADATA = "metadata"
+DISTANCE = "distance"
+
+E = TypeVar("E", bound=Enum)
+
+
+def encode(new: NewMemory) -> dict[str, Any]:
+    content = new.memory.content
+    document: dict[str, Any] = {
+        CONTENT: content,
+        SUMMARY: summary(content),
+        "retrieval_text": new.retrieval_text,
+        new.embedding.vector_field: Vector(new.embedding.vector),
+        "embedding_space": new.embedding.space_id if new.embedding.vector_field == FIRST_VECTOR_FIELD else None,
+        "media": {"kind": "inline_image", "mime_type": new.image_mime_type} if new.image_mime_type else None,
+        METADATA: _encode_metadata(new.memory.metadata),
+    }
+    return _present(document)
+
+
+def _encode_metadata(metadata: Metadata) -> dict[str, Any]:
+    return _present(
+        {
+            "module_name": metadata.topic,
+            "branch_state": metadata.branch_state.value,
+            "created_at": metadata.created_at,
+            "updated_at": metadata.updated_at,
+            "modality": metadata.modality.value,
+            "written_by": metadata.written_by,
+            "artifact_refs": list(metadata.artifact_refs) or None,
+            "superseded_by": metadata.superseded_by,
+            "valid_from": metadata.valid_from,
+            "valid_until": metadata.valid_until,
+            "supersession_reason": metadata.supersession_reason.value if metadata.supersession_reason else None,
+            "initiator": metadata.initiator.value if metadata.initiator else None,
+            "provenance": _encode_provenance(metadata.provenance) if metadata.provenance else None,
+        }
+    )
+
+
+def _encode_provenance(provenance: Provenance) -> dict[str, Any]:
+    return _present(
+        {
+            "origin": provenance.origin.value,
+            "source_session": provenance.source_session,
+            "derived_from": list(provenance.derived_from) or None,
+            "confidence": provenance.confidence,
+        }
+    )
+
+
+def _present(fields: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def decode_memory(memory_id: str, document: Mapping[str, Any]) -> Memory:
+    return Memory(id=memory_id, content=document.get(CONTENT) or "", metadata=decode_metadata(document))
+
+
+def decode_match(memory_id: str, document: Mapping[str, Any], content: str | None) -> Match:
+    """A search hit. `content` is read only for a document that has no summary of its own."""
+    return Match(
+        id=memory_id,
+        summary=document.get(SUMMARY) or summary(content or ""),
+        score=score(document[DISTANCE]),
+        metadata=decode_metadata(document),
+    )
+
+
+def decode_metadata(document: Mapping[str, Any]) -> Metadata:
+    stored: Mapping[str, Any] = document.get(METADATA) or {}
+    return Metadata(
+        topic=stored.get("module_name") or DEFAULT_TOPIC,
+        branch_state=_enum(BranchState, stored.get("branch_state")) or BranchState.ACTIVE,
+        modality=_modality(stored.get("modality")),
+        created_at=_time(stored.get("created_at")),
+        updated_at=_time(stored.get("updated_at")),
+        artifact_refs=tuple(stored.get("artifact_refs") or ()),
+        valid_from=_time(stored.get("valid_from")),
+        valid_until=_time(stored.get("valid_until")),
+        superseded_by=stored.get("superseded_by"),
+        supersession_reason=_enum(SupersessionReason, stored.get("supersession_reason")),
+        initiator=_enum(Initiator, stored.get("initiator")),
+        provenance=_decode_provenance(stored.get("provenance")),
+        written_by=stored.get("written_by"),
+    )
+
+
+def _decode_provenance(stored: Mapping[str, Any] | None) -> Provenance | None:
+    origin = _enum(Origin, stored.get("origin")) if stored else None
+    if stored is None or origin is None:
+        return None
+    return Provenance(
+        origin=origin,
+        source_session=stored.get("source_session"),
+        derived_from=tuple(stored.get("derived_from") or ()),
+        confidence=stored.get("confidence"),
+    )
+
+
+def _modality(value: object) -> Modality:
+    # MetaCortex 0.3 called an image with a text text_image.
+    return Modality.MIXED if value == "text_image" else _enum(Modality, value) or Modality.TEXT
+
+
+def _enum(kind: type[E], value: object) -> E | None:
+    return next((member for member in kind if member.value == value), None)
+
+
+def _time(value: object) -> int | None:
+    return int(value) if isinstance(value, int | float) else None

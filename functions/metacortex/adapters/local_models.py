@@ -1,0 +1,62 @@
+"""The local model route: WordLlama's static embeddings, whose weights ship in its package. No account, no network.
+
+Loads about 16 MB of weights with the first text. Its packages are in the development lock only.
+"""
+
+import asyncio
+import functools
+from pathlib import Path
+from typing import Any
+
+from metacortex.errors import InvalidArgument, ModelFailed
+from metacortex.memory import Image
+from metacortex.spaces import Space
+
+# Shorter texts take well under a millisecond; longer ones would keep the event loop from other callers.
+_INLINE_CHARACTERS = 2_000
+
+
+class LocalEmbedder:
+    space = Space("wordllama-l2-supercat", 256, "plain")
+    known_formats = ("plain",)
+
+    async def embed_document(self, text: str, *, topic: str, text_format: str) -> tuple[float, ...]:
+        return await _embed(text)
+
+    async def embed_query(self, text: str, *, text_format: str) -> tuple[float, ...]:
+        return await _embed(text)
+
+
+class LocalImages:
+    """The local route cannot see: it stores an image under the text that came with it, or refuses."""
+
+    async def describe(self, image: Image, caption: str) -> str | None:
+        if not caption:
+            raise InvalidArgument(
+                "An image without text needs a model that can describe it, and MODEL_PROVIDER is local: "
+                "send content with the image, or have the owner set MODEL_PROVIDER to gemini or vertex."
+            )
+        return None
+
+
+async def _embed(text: str) -> tuple[float, ...]:
+    if len(text) <= _INLINE_CHARACTERS:
+        return _embed_now(text)
+    return await asyncio.to_thread(_embed_now, text)
+
+
+def _embed_now(text: str) -> tuple[float, ...]:
+    # Mean pooling has no zero vector but for a text without tokens, and such a vector has no direction to compare.
+    vector = _model().embed([text], norm=False)[0]
+    length = float((vector**2).sum()) ** 0.5
+    if not length > 0:
+        raise ModelFailed("The local model finds no words in this text; add some.")
+    return tuple(float(value) / length for value in vector)
+
+
+@functools.cache
+def _model() -> Any:
+    import wordllama
+
+    folder = Path(wordllama.__file__).parent
+    return wordllama.WordLlama.load(dim=LocalEmbedder.space.dimensions, cache_dir=folder, disable_download=True)

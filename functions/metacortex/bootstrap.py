@@ -1,0 +1,80 @@
+"""The one place where concrete classes are chosen. Tests call the same functions with replacements.
+
+What is heavy to import (mcp, Firestore, models) is imported here by the first request that needs it, in the worker process:
+discovery and health answers need none of it, and a connection must not be older than the server's fork.
+"""
+
+import functools
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from starlette.applications import Starlette
+
+from metacortex import logs
+from metacortex.errors import ConfigurationError
+from metacortex.events import Clock, now_ms
+from metacortex.ports import Embedder, EventLog, ImageDescriber, MemoryStore
+from metacortex.service import Limits, MemoryService
+from metacortex.settings import ModelProvider, Settings, in_emulator, load, project_id, service_name
+from metacortex.trail import Recorder, Rejections
+from metacortex.web.app import Installation, create_app
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stores:
+    memories: MemoryStore
+    events: EventLog
+
+
+@dataclass(frozen=True, kw_only=True)
+class Models:
+    embedder: Embedder
+    describer: ImageDescriber
+
+
+def application(environment: Mapping[str, str] = os.environ) -> Starlette:
+    """The ASGI app of this process, configured by its environment."""
+    project = project_id(environment)
+    logs.configure(project=project, readable=in_emulator(environment))
+
+    # An error is not cached: a wrong configuration is looked at again with the next request.
+    @functools.cache
+    def installed() -> Installation:
+        settings = load(environment)
+        return install(settings, firestore(settings, project), models(settings))
+
+    return create_app(installed, project_id=project, service_name=service_name(environment))
+
+
+def install(settings: Settings, stores: Stores, models: Models, clock: Clock = now_ms) -> Installation:
+    """Puts the parts together."""
+    from metacortex.tools.observe import Observer
+    from metacortex.tools.server import McpApp
+
+    limits = Limits(results=settings.search_result_limit, candidates=settings.retrieval_candidates)
+    service = MemoryService(stores.memories, models.embedder, models.describer, limits, clock)
+    recorder = Recorder(stores.events)
+    observer = Observer(service, recorder, clock, telemetry=settings.retrieval_event_logging_enabled)
+    mcp = McpApp(observer, name=settings.service_name, version=settings.service_version)
+    return Installation(settings, mcp, Rejections(recorder, clock))
+
+
+def firestore(settings: Settings, project: str | None) -> Stores:
+    from metacortex.adapters.firestore_client import create_client
+    from metacortex.adapters.firestore_events import FirestoreEvents
+    from metacortex.adapters.firestore_memories import FirestoreMemories
+
+    client = create_client(project)
+    return Stores(memories=FirestoreMemories(client, settings.memory_collection), events=FirestoreEvents(client))
+
+
+def models(settings: Settings) -> Models:
+    """The configured model route. Raises ConfigurationError for one that this version does not have."""
+    if settings.provider is not ModelProvider.LOCAL:
+        raise ConfigurationError(
+            [f"MODEL_PROVIDER: the {settings.provider} route is not part of this version; set MODEL_PROVIDER=local."]
+        )
+    from metacortex.adapters.local_models import LocalEmbedder, LocalImages
+
+    return Models(embedder=LocalEmbedder(), describer=LocalImages())

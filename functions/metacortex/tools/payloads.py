@@ -1,0 +1,158 @@
+"""What clients see: results and errors as plain JSON, in the contract's shapes."""
+
+import json
+from collections.abc import Sequence
+from typing import Any, NotRequired, TypeVar
+
+from typing_extensions import TypedDict  # pydantic wants this one before Python 3.12
+
+from metacortex import errors
+from metacortex.errors import MetaCortexError
+from metacortex.memory import (
+    BranchState,
+    Initiator,
+    Match,
+    Memory,
+    Metadata,
+    Modality,
+    Origin,
+    Provenance,
+    SupersessionReason,
+)
+from metacortex.profiles import Profile
+from metacortex.rules import format_time
+
+ANSWER_CHARACTERS = 40_000
+
+
+class ProvenancePayload(TypedDict):
+    origin: Origin
+    source_session: NotRequired[str]
+    derived_from: NotRequired[list[str]]
+    confidence: NotRequired[float]
+
+
+class MetadataPayload(TypedDict):
+    topic: str
+    branch_state: BranchState
+    modality: Modality
+    artifact_refs: NotRequired[list[str]]
+    created_at: NotRequired[str]
+    updated_at: NotRequired[str]
+    valid_from: NotRequired[str]
+    valid_until: NotRequired[str]
+    superseded_by: NotRequired[str]
+    supersession_reason: NotRequired[SupersessionReason]
+    initiator: NotRequired[Initiator]
+    provenance: NotRequired[ProvenancePayload]
+    written_by: NotRequired[str]
+
+
+class ItemPayload(TypedDict):
+    id: str
+    content: str
+    metadata: MetadataPayload
+
+
+class MatchPayload(TypedDict):
+    id: str
+    summary: str
+    score: float
+    metadata: MetadataPayload
+
+
+def item(memory: Memory, profile: Profile) -> ItemPayload:
+    return {"id": memory.id, "content": memory.content, "metadata": metadata(memory.metadata, profile)}
+
+
+def match(found: Match, profile: Profile) -> MatchPayload:
+    shown = metadata(found.metadata, profile)
+    return {"id": found.id, "summary": found.summary, "score": found.score, "metadata": shown}
+
+
+def metadata(known: Metadata, profile: Profile) -> MetadataPayload:
+    """Public metadata in the contract's order; who wrote it is for the admin alone."""
+    fields: dict[str, Any] = {
+        "topic": known.topic,
+        "branch_state": known.branch_state,
+        "modality": known.modality,
+        "artifact_refs": list(known.artifact_refs) or None,
+        "created_at": _time(known.created_at),
+        "updated_at": _time(known.updated_at),
+        "valid_from": _time(known.valid_from),
+        "valid_until": _time(known.valid_until),
+        "superseded_by": known.superseded_by,
+        "supersession_reason": known.supersession_reason,
+        "initiator": known.initiator,
+        "provenance": _provenance(known.provenance) if known.provenance else None,
+        "written_by": known.written_by if profile.is_admin else None,
+    }
+    return _present(fields)
+
+
+def _provenance(provenance: Provenance) -> dict[str, Any]:
+    return _present(
+        {
+            "origin": provenance.origin,
+            "source_session": provenance.source_session,
+            "derived_from": list(provenance.derived_from) or None,
+            "confidence": provenance.confidence,
+        }
+    )
+
+
+def _present(fields: dict[str, Any]) -> Any:
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def _time(milliseconds: int | None) -> str | None:
+    return None if milliseconds is None else format_time(milliseconds)
+
+
+def to_json(payload: Any) -> str:
+    """Compact JSON, not escaped to ASCII."""
+    return json.dumps(payload, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+
+
+P = TypeVar("P", bound=MatchPayload)
+
+
+def within_budget(items: Sequence[P]) -> list[P]:
+    """The leading items that fit into one answer, whole ones only, and at least the first."""
+    kept: list[P] = []
+    used = 0
+    for payload in items:
+        used += len(to_json(payload)) + 1
+        if kept and used > ANSWER_CHARACTERS:
+            break
+        kept.append(payload)
+    return kept
+
+
+STATUS_CODES: dict[type[MetaCortexError], int] = {
+    errors.InvalidArgument: 400,
+    errors.Forbidden: 403,
+    errors.NotFound: 404,
+    errors.Conflict: 409,
+    errors.TooLarge: 413,
+    errors.NothingToDo: 422,
+    errors.RateLimited: 429,
+    errors.ModelFailed: 502,
+    errors.Unavailable: 503,
+    errors.EmbeddingSpaceMismatch: 503,
+    errors.TimedOut: 504,
+}
+
+
+def status_code(error: BaseException) -> int:
+    """The status a tool error carries; 500 for one that was not foreseen."""
+    return next((STATUS_CODES[kind] for kind in type(error).__mro__ if kind in STATUS_CODES), 500)
+
+
+def error(raised: MetaCortexError) -> dict[str, Any]:
+    return {"error": {"status": status_code(raised), "code": raised.code, "message": raised.message}}
+
+
+def internal_error(request_id: str) -> dict[str, Any]:
+    message = "Something unexpected happened here; try again, and give the owner the requestId if it happens again."
+    return {"error": {"status": 500, "code": MetaCortexError.code, "message": message, "requestId": request_id}}

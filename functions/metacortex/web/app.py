@@ -1,0 +1,131 @@
+"""The HTTP edge: paths, and the order in which a request is checked before MCP sees it."""
+
+import logging
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from starlette.applications import Starlette
+from starlette.datastructures import Headers
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from metacortex import logs
+from metacortex.errors import ConfigurationError
+from metacortex.profiles import ADMIN_ID
+from metacortex.settings import FUNCTION_NAME, REGION, Settings
+from metacortex.trail import Rejections
+from metacortex.web import cors
+from metacortex.web.auth import authenticate
+from metacortex.web.limits import Capacity, read_message, replaying, require_post
+from metacortex.web.responses import NOT_FOUND, Refused, failure
+
+logger = logging.getLogger(__name__)
+
+ENDPOINTS = ["/mcp", "/clients/:clientId/mcp"]
+
+
+@dataclass(frozen=True)
+class Installation:
+    """Everything a request needs once the configuration is known to be good."""
+
+    settings: Settings
+    mcp: ASGIApp
+    rejections: Rejections
+
+
+def create_app(load: Callable[[], Installation], *, project_id: str | None, service_name: str) -> Starlette:
+    """The ASGI app. `load` answers the installation, or raises ConfigurationError on every request until it can."""
+    endpoint = McpEndpoint(load)
+
+    async def health(_: Request) -> Response:
+        return JSONResponse({"ok": True, "service": service_name, "endpoints": ENDPOINTS})
+
+    routes = [
+        route
+        for prefix in _prefixes(project_id)
+        for route in (
+            Route(f"{prefix}/healthz", health),
+            Route(f"{prefix}/health", health),
+            Route(f"{prefix}/mcp", endpoint),
+            Route(f"{prefix}/clients/{{client_id}}/mcp", endpoint),
+        )
+    ]
+    app = Starlette(routes=routes, exception_handlers={404: _not_found, 405: _method_not_allowed})
+    app.router.redirect_slashes = False
+    return app
+
+
+def _prefixes(project_id: str | None) -> list[str]:
+    """What may stand before a path: the platform strips these mostly, but not always."""
+    own = f"/{FUNCTION_NAME}"
+    return ["", own, f"/{project_id}/{REGION}{own}"] if project_id else ["", own]
+
+
+async def _not_found(_: Request, __: Exception) -> Response:
+    return JSONResponse(NOT_FOUND, 404)
+
+
+async def _method_not_allowed(_: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    return JSONResponse({"error": "Method not allowed"}, 405, error.headers)
+
+
+class McpEndpoint:
+    """One MCP path. Its checks come in the contract's order, and none costs more than the one after it."""
+
+    def __init__(self, load: Callable[[], Installation]) -> None:
+        self._load = load
+        self._capacity = Capacity()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        logs.trace_id.set(logs.trace_of(Headers(scope=scope)))
+        try:
+            installation = self._load()
+        except ConfigurationError as error:
+            await _unavailable(error)(scope, receive, send)
+            return
+        await self._serve(installation, scope, receive, send)
+
+    async def _serve(self, installation: Installation, scope: Scope, receive: Receive, send: Send) -> None:
+        request = Request(scope, receive)
+        client_id = scope["path_params"].get("client_id")
+        profile = installation.settings.profiles.get(client_id or ADMIN_ID)
+        if profile is None or client_id == ADMIN_ID:
+            await JSONResponse(NOT_FOUND, 404)(scope, receive, send)
+            return
+        try:
+            cors_headers = cors.headers_for(request, profile)
+            send = cors.sending_with(cors_headers, send)
+            if request.method == "OPTIONS":
+                await cors.preflight()(scope, receive, send)
+                return
+            authenticate(request, profile, url_tokens=installation.settings.url_tokens)
+            with self._capacity.call():
+                require_post(request)
+                body = await read_message(request)
+                scope.setdefault("state", {})["profile"] = profile
+                await installation.mcp(scope, replaying(body, receive), send)
+        except Refused as refused:
+            await installation.rejections.record(
+                client_id=profile.id,
+                method=request.method,
+                path=scope["path"],
+                status_code=refused.status_code,
+                reason=refused.reason,
+            )
+            await refused.response()(scope, receive, send)
+        except Exception:
+            request_id = uuid.uuid4().hex
+            logger.exception("A request failed unexpectedly (requestId %s)", request_id)
+            await failure(500, "Internal server error", request_id)(scope, receive, send)
+
+
+def _unavailable(error: ConfigurationError) -> Response:
+    request_id = uuid.uuid4().hex
+    for fault in error.faults:
+        logger.error("Configuration: %s (requestId %s)", fault, request_id)
+    return failure(503, "Service unavailable", request_id)

@@ -1,0 +1,61 @@
+"""What every test may ask for: an emulator, a database of its own in it, and the whole service in this process."""
+
+import os
+import uuid
+from collections.abc import AsyncGenerator, Generator
+
+import pytest
+from builders import Service
+from google.cloud.firestore_v1.async_client import AsyncClient
+from metacortex.adapters.firestore_client import create_client
+from metacortex.adapters.firestore_events import FirestoreEvents
+from metacortex.adapters.firestore_memories import FirestoreMemories
+from metacortex.bootstrap import Stores
+from ops.emulator import EmulatorUnavailable, running_emulator
+
+
+@pytest.fixture(scope="session")
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture(scope="session")
+def emulator_host() -> Generator[str]:
+    """The Firestore emulator: the one in FIRESTORE_EMULATOR_HOST, or one started for this run."""
+    given = os.environ.get("FIRESTORE_EMULATOR_HOST")
+    if given:
+        yield given
+        return
+    try:
+        with running_emulator() as emulator:
+            yield emulator.host
+    except EmulatorUnavailable as error:
+        if os.environ.get("CI"):
+            pytest.fail(str(error))
+        pytest.skip(str(error))
+
+
+@pytest.fixture
+def project() -> str:
+    """A project id that no other test has: its database is empty."""
+    return f"demo-{uuid.uuid4().hex[:12]}"
+
+
+@pytest.fixture
+async def firestore(emulator_host: str, project: str, monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[AsyncClient]:
+    """A client of an empty database in the emulator."""
+    monkeypatch.setenv("FIRESTORE_EMULATOR_HOST", emulator_host)
+    client = create_client(project)
+    yield client
+    await client._firestore_api.transport.close()  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
+
+
+@pytest.fixture
+def firestore_stores(firestore: AsyncClient) -> Stores:
+    return Stores(memories=FirestoreMemories(firestore, "memory_vectors"), events=FirestoreEvents(firestore))
+
+
+@pytest.fixture
+def service() -> Service:
+    """The whole service over the in-memory store, with vectors that a test chooses by its texts."""
+    return Service()

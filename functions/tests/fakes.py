@@ -1,0 +1,147 @@
+"""Stand-ins for the outside world, held to the same contracts as the real adapters (contracts/)."""
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from metacortex.events import Event
+from metacortex.memory import Image, Match, Memory, NewMemory
+from metacortex.ports import Fingerprint, Nearest
+from metacortex.rules import DUPLICATE_WINDOW_MS, score, summary
+from metacortex.spaces import CollectionSpaces, Space
+
+
+class InMemoryEvents:
+    """The EventLog port: events by id."""
+
+    def __init__(self) -> None:
+        self.stored: dict[str, Event] = {}
+
+    async def append(self, events: Sequence[Event]) -> None:
+        self.stored |= {event.id: event for event in events}
+
+
+@dataclass
+class InMemoryMemories:
+    """The MemoryStore port over dictionaries."""
+
+    events: InMemoryEvents
+    stored: dict[str, NewMemory] = field(default_factory=dict[str, NewMemory])
+    named: CollectionSpaces | None = None
+
+    def __post_init__(self) -> None:
+        self._fingerprints: dict[str, Fingerprint] = {}
+        self._revisions = itertools.count(1)
+
+    async def spaces(self) -> CollectionSpaces | None:
+        return self.named
+
+    async def is_empty(self) -> bool:
+        return not self.stored
+
+    async def name_space(self, spaces: CollectionSpaces) -> CollectionSpaces:
+        self.named = self.named or spaces
+        return self.named
+
+    async def fingerprint(self, fingerprint_id: str) -> tuple[Fingerprint, CollectionSpaces | None]:
+        return self._fingerprints.get(fingerprint_id, Fingerprint(id=fingerprint_id)), self.named
+
+    async def get(self, memory_id: str) -> Memory | None:
+        new = self.stored.get(memory_id)
+        return new.memory if new else None
+
+    async def nearest(self, question: Nearest) -> list[Match]:
+        found = [
+            (distance(question.vector, new.embedding.vector), new.memory)
+            for new in self.stored.values()
+            if new.embedding.vector_field == question.vector_field and _passes(new.memory, question)
+        ]
+        found.sort(key=lambda pair: pair[0])
+        return [
+            Match(id=memory.id, summary=summary(memory.content), score=score(far), metadata=memory.metadata)
+            for far, memory in found[: question.limit]
+        ]
+
+    async def save(self, new: NewMemory, fingerprint: Fingerprint, event: Event) -> bool:
+        current = self._fingerprints.get(fingerprint.id, Fingerprint(id=fingerprint.id))
+        if current.revision != fingerprint.revision or new.memory.id in self.stored:
+            return False
+        self.stored[new.memory.id] = new
+        self._fingerprints[fingerprint.id] = Fingerprint(
+            id=fingerprint.id,
+            memory_id=new.memory.id,
+            dedupe_expires_at=(new.memory.metadata.created_at or 0) + DUPLICATE_WINDOW_MS,
+            revision=next(self._revisions),
+        )
+        await self.events.append([event])
+        return True
+
+
+def _passes(memory: Memory, question: Nearest) -> bool:
+    metadata = memory.metadata
+    origin = metadata.provenance.origin if metadata.provenance else None
+    return (
+        metadata.branch_state is question.branch_state
+        and question.topic in {None, metadata.topic}
+        and question.origin in {None, origin}
+    )
+
+
+def distance(one: Sequence[float], other: Sequence[float]) -> float:
+    """The cosine distance of two unit vectors."""
+    return 1 - sum(a * b for a, b in zip(one, other, strict=True))
+
+
+class PlaneEmbedder:
+    """The Embedder port on a circle: a text `at N` points N degrees round, any other text points nowhere in particular.
+
+    Tests that need to know which memory is nearest say so in the text.
+    """
+
+    def __init__(self, space: Space = Space("plane", 2, "plain")) -> None:
+        self.space = space
+        self.known_formats = (space.text_format,)
+        self.calls: list[str] = []
+
+    async def embed_document(self, text: str, *, topic: str, text_format: str) -> tuple[float, ...]:
+        return await self.embed_query(text, text_format=text_format)
+
+    async def embed_query(self, text: str, *, text_format: str) -> tuple[float, ...]:
+        self.calls.append(text)
+        words = text.split()
+        degrees = float(words[words.index("at") + 1]) if "at" in words else len(text) % 360
+        return math.cos(math.radians(degrees)), math.sin(math.radians(degrees))
+
+
+@dataclass
+class FailingEmbedder(PlaneEmbedder):
+    """Raises once for each error it was given, then works."""
+
+    errors: list[Exception] = field(default_factory=list[Exception])
+
+    def __post_init__(self) -> None:
+        super().__init__()
+
+    async def embed_query(self, text: str, *, text_format: str) -> tuple[float, ...]:
+        if self.errors:
+            raise self.errors.pop(0)
+        return await super().embed_query(text, text_format=text_format)
+
+
+class SeeingImages:
+    """The ImageDescriber port of a route that can see: always the same description."""
+
+    def __init__(self, description: str = "A diagram with the label Q7.") -> None:
+        self.description = description
+        self.seen: list[Image] = []
+
+    async def describe(self, image: Image, caption: str) -> str | None:
+        self.seen.append(image)
+        return self.description
+
+
+def with_state(new: NewMemory, **changes: object) -> NewMemory:
+    """A stored memory as another version of the service would have left it."""
+    metadata = replace(new.memory.metadata, **changes)  # pyright: ignore[reportArgumentType]
+    return replace(new, memory=replace(new.memory, metadata=metadata))
