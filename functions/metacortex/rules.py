@@ -141,11 +141,11 @@ _TIME_FORMS = (
 )
 
 
-def parse_time(value: object, name: str) -> int:
-    """Epoch milliseconds from a number or an ISO 8601 text, in the years 1 to 9999."""
+def parse_time(value: object) -> int:
+    """Epoch milliseconds from a number or an ISO 8601 text, in the years 1 to 9999; ValueError tells what is accepted."""
     milliseconds = _from_number(value) if isinstance(value, int | float) else _from_text(value)
     if milliseconds is None or not _EARLIEST_MS <= milliseconds <= _LATEST_MS:
-        raise InvalidArgument(f"{name} is not a time this service can keep; {_TIME_FORMS}.")
+        raise ValueError(f"not a time this service can keep; {_TIME_FORMS}")
     return milliseconds
 
 

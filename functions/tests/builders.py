@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import httpx2
+
 from fakes import InMemoryEvents, InMemoryMemories, PlaneEmbedder
 from metacortex.adapters.local_models import LocalImages
 from metacortex.bootstrap import Models, Stores, install

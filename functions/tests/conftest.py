@@ -3,10 +3,14 @@
 import os
 import uuid
 from collections.abc import AsyncGenerator, Generator
+from typing import Any
 
+import grpc.aio
 import pytest
-from builders import Service
 from google.cloud.firestore_v1.async_client import AsyncClient
+
+from builders import Service
+from channel import Channel
 from metacortex.adapters.firestore_client import create_client
 from metacortex.adapters.firestore_events import FirestoreEvents
 from metacortex.adapters.firestore_memories import FirestoreMemories
@@ -17,6 +21,12 @@ from ops.emulator import EmulatorUnavailable, running_emulator
 @pytest.fixture(scope="session")
 def anyio_backend() -> str:
     return "asyncio"
+
+
+@pytest.fixture(scope="session", autouse=True)
+async def one_event_loop() -> AsyncGenerator[None]:
+    """Keeps every test in one loop: grpc's poller belongs to the loop that used it first."""
+    yield
 
 
 @pytest.fixture(scope="session")
@@ -59,3 +69,16 @@ def firestore_stores(firestore: AsyncClient) -> Stores:
 def service() -> Service:
     """The whole service over the in-memory store, with vectors that a test chooses by its texts."""
     return Service()
+
+
+@pytest.fixture
+def channel(monkeypatch: pytest.MonkeyPatch) -> Channel:
+    """Watches the calls of every Firestore client made after it: ask for it before `firestore`."""
+    watching = Channel()
+    connect = grpc.aio.insecure_channel
+
+    def watched(target: str, options: Any = None) -> grpc.aio.Channel:
+        return connect(target, options, interceptors=watching.interceptors)
+
+    monkeypatch.setattr(grpc.aio, "insecure_channel", watched)
+    return watching

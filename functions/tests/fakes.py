@@ -93,13 +93,16 @@ def distance(one: Sequence[float], other: Sequence[float]) -> float:
     return 1 - sum(a * b for a, b in zip(one, other, strict=True))
 
 
+PLANE = Space("plane", 2, "plain")
+
+
 class PlaneEmbedder:
     """The Embedder port on a circle: a text `at N` points N degrees round, any other text points nowhere in particular.
 
     Tests that need to know which memory is nearest say so in the text.
     """
 
-    def __init__(self, space: Space = Space("plane", 2, "plain")) -> None:
+    def __init__(self, space: Space = PLANE) -> None:
         self.space = space
         self.known_formats = (space.text_format,)
         self.calls: list[str] = []

@@ -13,7 +13,7 @@ from metacortex.events import Event
 from metacortex.profiles import Profile
 from metacortex.service import MemoryService, Page
 from metacortex.tools import payloads
-from metacortex.tools.schema import Arguments, Whole
+from metacortex.tools.schema import WHOLE, Arguments
 from metacortex.tools.tool import Tool, shown_while_running
 
 # Claude Code cuts a result at its own limit unless told that this one is meant to be longer: a page, escaped, and metadata.
@@ -24,8 +24,8 @@ class FetchArguments(Arguments):
     id: Annotated[str | None, Field(description="The id of the memory, as a search or a save returned it.")] = None
     document_id: Annotated[str | None, Field(description="Another name for id.")] = None
     offset: Annotated[
-        Whole | None,
-        Field(ge=0, description="Where to go on reading a long memory: the next_offset of the page before."),
+        Annotated[int, Field(ge=0), WHOLE] | None,
+        Field(description="Where to go on reading a long memory: the next_offset of the page before."),
     ] = None
 
     def memory_id(self) -> str:

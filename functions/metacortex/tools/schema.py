@@ -25,15 +25,12 @@ def _whole_number(value: object) -> object:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-def _time(value: object) -> int:
-    try:
-        return rules.parse_time(value, "This")
-    except InvalidArgument as error:
-        raise ValueError(error.message) from None
+WHOLE = BeforeValidator(_whole_number)
+"""Goes behind the bounds of an int."""
 
-
-Whole = Annotated[int, BeforeValidator(_whole_number)]
-Time = Annotated[int, BeforeValidator(_time), WithJsonSchema({"anyOf": [{"type": "number"}, {"type": "string"}]})]
+Time = Annotated[
+    int, BeforeValidator(rules.parse_time), WithJsonSchema({"anyOf": [{"type": "number"}, {"type": "string"}]})
+]
 """Epoch milliseconds, from a number or an ISO 8601 text."""
 
 

@@ -13,8 +13,10 @@ from metacortex.memory import BranchState, Origin
 from metacortex.profiles import Profile
 from metacortex.service import Found, MemoryService, SearchRequest
 from metacortex.tools import payloads
-from metacortex.tools.schema import Arguments, Time, Whole
+from metacortex.tools.schema import WHOLE, Arguments, Time
 from metacortex.tools.tool import Tool, shown_while_running
+
+MOST_RESULTS = 20
 
 
 class SearchArguments(Arguments):
@@ -24,7 +26,10 @@ class SearchArguments(Arguments):
         Literal["active", "merged", "deprecated", "wip"] | None,
         Field(description="Only this lifecycle state. Leave it out for what holds now."),
     ] = None
-    limit: Annotated[Whole | None, Field(ge=1, le=20, description="How many matches at most, 1 to 20.")] = None
+    limit: Annotated[
+        Annotated[int, Field(ge=1, le=MOST_RESULTS), WHOLE] | None,
+        Field(description="How many matches at most, 1 to 20."),
+    ] = None
     valid_at: Annotated[
         Time | None,
         Field(description="Only what held at this moment: epoch milliseconds or ISO 8601, UTC without a zone."),

@@ -1,0 +1,195 @@
+"""The documents in Firestore: the shapes other versions and operators rely on, and those that MetaCortex 0.3 left."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from builders import NOON, Service, ToolError, environment
+from fakes import SeeingImages
+from google.cloud.firestore_v1.async_client import AsyncClient
+from google.cloud.firestore_v1.vector import Vector
+from images import PNG_BASE64
+from metacortex.bootstrap import Models, Stores
+
+DAY = 24 * 60 * 60 * 1000
+
+
+async def documents(firestore: AsyncClient, collection: str) -> dict[str, dict[str, Any]]:
+    return {snapshot.id: snapshot.to_dict() or {} async for snapshot in firestore.collection(collection).stream()}
+
+
+def moment(milliseconds: int) -> datetime:
+    return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=milliseconds)
+
+
+@pytest.fixture
+def service(firestore_stores: Stores) -> Service:
+    return Service(stores=firestore_stores)
+
+
+async def test_a_memory_is_stored_in_the_contracts_shape(service: Service, firestore: AsyncClient) -> None:
+    item = await service.save(
+        "  Fact\nat 90 ",
+        topic="Birds",
+        artifact_refs=["a.md"],
+        valid_from="2026-01-01",
+        origin="user_asserted",
+        source_session="s1",
+        derived_from=["x"],
+        confidence=1,
+    )
+    [(memory_id, document)] = (await documents(firestore, "memory_vectors")).items()
+    assert memory_id == item["id"]
+    vector = document.pop("embedding")
+    assert isinstance(vector, Vector)
+    assert list(vector) == pytest.approx([0, 1])
+    assert document == {
+        "content": "Fact\nat 90",
+        "summary": "Fact at 90",
+        "embedding_space": "plane@2/plain",
+        "metadata": {
+            "module_name": "Birds",
+            "branch_state": "active",
+            "created_at": NOON,
+            "updated_at": NOON,
+            "modality": "text",
+            "written_by": "agent",
+            "artifact_refs": ["a.md"],
+            "valid_from": 1_767_225_600_000,
+            "provenance": {
+                "origin": "user_asserted",
+                "source_session": "s1",
+                "derived_from": ["x"],
+                "confidence": 1,
+            },
+        },
+    }
+
+
+async def test_an_image_leaves_its_kind_and_its_description_but_no_bytes(
+    firestore_stores: Stores, service: Service, firestore: AsyncClient
+) -> None:
+    seeing = Models(embedder=service.models.embedder, describer=SeeingImages("A chart at 90"))
+    await Service(stores=firestore_stores, models=seeing).save(
+        "My chart", image_base64=PNG_BASE64, image_mime_type="image/png"
+    )
+    [document] = (await documents(firestore, "memory_vectors")).values()
+    assert document["content"] == "My chart"
+    assert document["retrieval_text"] == "My chart\n\nA chart at 90"
+    assert document["media"] == {"kind": "inline_image", "mime_type": "image/png"}
+    assert PNG_BASE64 not in str(document)
+
+
+async def test_a_save_leaves_a_fingerprint_and_names_the_space(service: Service, firestore: AsyncClient) -> None:
+    item = await service.save("Fact at 90")
+    [(name, document)] = (await documents(firestore, "memory_vectors_write_fingerprints")).items()
+    assert len(bytes.fromhex(name)) == 32
+    assert document == {
+        "id": item["id"],
+        "dedupe_expires_at": NOON + 15 * 60 * 1000,
+        "expires_at": moment(NOON + 30 * DAY),
+        "updated_at": NOON,
+    }
+    assert await documents(firestore, "memory_vectors_meta") == {
+        "space": {"current": "plane@2/plain", "spaces": {"plane@2/plain": "embedding"}}
+    }
+
+
+async def test_events_expire_after_ninety_days_and_hold_no_texts(service: Service, firestore: AsyncClient) -> None:
+    item = await service.save("The secret of the owl, at 90", topic="Birds")
+    await service.search("owl at 90")
+    stored = await documents(firestore, "memory_events")
+    saved, searched = sorted(stored.values(), key=lambda event: event["tool_name"])
+    assert saved == {
+        "event_id": saved["event_id"],
+        "event_type": "tool_call",
+        "timestamp": NOON,
+        "expires_at": moment(NOON + 90 * DAY),
+        "client_id": "agent",
+        "tool_name": "save_context",
+        "status": "success",
+        "request": {"topic": "Birds", "content_length": 28, "image_present": False, "artifact_ref_count": 0},
+        "response": {
+            "id": item["id"],
+            "topic": "Birds",
+            "branch_state": "active",
+            "modality": "text",
+            "write_status": "created",
+        },
+    }
+    assert searched["request"] == {"query_preview": "owl at 90", "query_length": 9}
+    assert searched["response"] == {"result_count": 1, "result_ids": [item["id"]]}
+    assert isinstance(searched["latency_ms"], int)
+    assert set(stored) == {saved["event_id"], searched["event_id"]}
+
+
+async def test_retrieval_events_are_kept_only_where_the_owner_wants_them(
+    firestore_stores: Stores, service: Service, firestore: AsyncClient
+) -> None:
+    item = await service.save("owl at 90")
+    await service.search("owl at 90")
+    assert await documents(firestore, "retrieval_query_events") == {}
+    wanting = Service(settings=environment(RETRIEVAL_EVENT_LOGGING_ENABLED="true"), stores=firestore_stores)
+    await wanting.search("owl at 90", filter_topic="general")
+    await wanting.fetch(item["id"])
+    stored = (await documents(firestore, "retrieval_query_events")).values()
+    fetched, searched = sorted(stored, key=lambda event: event["tool_name"])
+    assert searched["query"] == "owl at 90"
+    assert searched["filter_topic"] == "general"
+    assert searched["filter_state"] == "active"
+    assert searched["results"] == [{"id": item["id"], "score": 1.0}]
+    assert fetched["fetch_id"] == item["id"]
+    assert fetched["expires_at"] == moment(NOON + 90 * DAY)
+
+
+LEGACY: dict[str, Any] = {
+    "content": "Written by an older version " + "x" * 300,
+    "embedding": Vector([0.0, 1.0]),
+    "metadata": {
+        "module_name": "old",
+        "branch_state": "active",
+        "created_at": 1_700_000_000_000,
+        "modality": "text_image",
+    },
+}
+
+
+async def test_documents_of_an_older_version_stay_readable(service: Service, firestore: AsyncClient) -> None:
+    await firestore.collection("memory_vectors").document("old-1").set(LEGACY)
+    item = await service.fetch("old-1")
+    assert item["content"] == LEGACY["content"]
+    assert item["metadata"] == {
+        "topic": "old",
+        "branch_state": "active",
+        "modality": "mixed",
+        "created_at": "2023-11-14T22:13:20.000Z",
+    }
+
+
+async def test_an_older_document_without_a_summary_is_found_with_one(service: Service, firestore: AsyncClient) -> None:
+    await service.save("new at 0")
+    await firestore.collection("memory_vectors").document("old-1").set(LEGACY)
+    match, _ = await service.search("at 90")
+    assert match["id"] == "old-1"
+    assert match["summary"] == LEGACY["content"][:217] + "..."
+
+
+async def test_a_collection_that_names_no_space_is_neither_searched_nor_written(
+    service: Service, firestore: AsyncClient
+) -> None:
+    await firestore.collection("memory_vectors").document("old-1").set(LEGACY)
+    for call in (service.save("new at 0"), service.search("at 0")):
+        with pytest.raises(ToolError, match="unnamed embedding space.*plane@2/plain.*metacortex upgrade") as refused:
+            await call
+        assert (refused.value.status, refused.value.code) == (503, "embedding_space_mismatch")
+    assert set(await documents(firestore, "memory_vectors")) == {"old-1"}
+    assert await documents(firestore, "memory_vectors_meta") == {}
+
+
+async def test_an_old_fingerprint_is_taken_over(service: Service, firestore: AsyncClient) -> None:
+    await service.save("Fact at 90")
+    [name] = await documents(firestore, "memory_vectors_write_fingerprints")
+    fingerprint = firestore.collection("memory_vectors_write_fingerprints").document(name)
+    await fingerprint.set({"id": "gone", "expires_at": NOON + DAY})
+    item = await service.save("Fact at 90")
+    assert (await fingerprint.get()).get("id") == item["id"]

@@ -1,0 +1,78 @@
+"""How often a call goes out to Firestore, counted at the channel: what an owner pays for, and waits for."""
+
+from builders import Service, environment
+from channel import Channel
+from metacortex.adapters.firestore_events import FirestoreEvents
+from metacortex.adapters.firestore_memories import FirestoreMemories
+from metacortex.bootstrap import Stores
+
+
+async def warmed(firestore_stores: Stores, channel: Channel) -> Service:
+    """A service whose collection has a space that it knows."""
+    service = Service(stores=firestore_stores)
+    await service.save("first at 0")
+    await service.search("at 0")
+    channel.requests.clear()
+    return service
+
+
+async def test_a_save_is_one_batched_read_and_one_commit(channel: Channel, firestore_stores: Stores) -> None:
+    service = await warmed(firestore_stores, channel)
+    await service.save("second at 90")
+    assert channel.calls == ["BatchGetDocuments", "Commit"]
+
+
+async def test_a_save_reads_the_space_beside_the_fingerprint(channel: Channel, firestore_stores: Stores) -> None:
+    await warmed(firestore_stores, channel)
+    cold = Service(stores=Stores(memories=again(firestore_stores), events=firestore_stores.events))
+    await cold.save("second at 90")
+    [read, _] = channel.requests
+    assert len(read.documents) == 2
+    assert channel.calls == ["BatchGetDocuments", "Commit"]
+
+
+async def test_a_duplicate_is_two_reads_and_one_event_and_no_model_call(
+    channel: Channel, firestore_stores: Stores
+) -> None:
+    service = await warmed(firestore_stores, channel)
+    embedded = len(service.models.embedder.calls)  # pyright: ignore[reportAttributeAccessIssue]
+    await service.save("first at 0")
+    assert channel.calls == ["BatchGetDocuments", "BatchGetDocuments", "Commit"]
+    assert len(service.models.embedder.calls) == embedded  # pyright: ignore[reportAttributeAccessIssue]
+
+
+async def test_a_search_is_one_query_and_one_event(channel: Channel, firestore_stores: Stores) -> None:
+    service = await warmed(firestore_stores, channel)
+    await service.search("at 0")
+    [query, _] = channel.requests
+    assert "embedding" not in [field.field_path for field in query.structured_query.select.fields]
+    assert channel.calls == ["RunQuery", "Commit"]
+
+
+async def test_a_fetch_is_one_read_and_one_event(channel: Channel, firestore_stores: Stores) -> None:
+    service = await warmed(firestore_stores, channel)
+    [match] = await service.search("at 0")
+    channel.requests.clear()
+    await service.fetch(match["id"])
+    [read, _] = channel.requests
+    assert list(read.mask.field_paths) == ["content", "metadata"]
+    assert channel.calls == ["BatchGetDocuments", "Commit"]
+
+
+async def test_a_refused_call_costs_one_event(channel: Channel, firestore_stores: Stores) -> None:
+    service = await warmed(firestore_stores, channel)
+    await service.http.post("/mcp")
+    assert channel.calls == ["Commit"]
+
+
+async def test_telemetry_shares_the_commit_of_the_event(channel: Channel, firestore_stores: Stores) -> None:
+    await warmed(firestore_stores, channel)
+    settings = environment(RETRIEVAL_EVENT_LOGGING_ENABLED="true")
+    await Service(settings=settings, stores=firestore_stores).search("at 0")
+    assert channel.calls == ["RunQuery", "Commit"]
+
+
+def again(stores: Stores) -> FirestoreMemories:
+    """The same collection as another instance sees it: nothing remembered."""
+    assert isinstance(stores.events, FirestoreEvents)
+    return FirestoreMemories(stores.events.client, "memory_vectors")
