@@ -47,6 +47,13 @@ class TerminalFormatter(logging.Formatter):
     def __init__(self) -> None:
         super().__init__("%(asctime)s %(levelname)-7s %(message)s", "%H:%M:%S")
 
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802
+        """One line, whatever a caller wrote into it: a line feed in a tool's name must not look like a line of ours."""
+        return "".join(
+            character if character.isprintable() else "\N{REPLACEMENT CHARACTER}"
+            for character in super().formatMessage(record)
+        )
+
     def format(self, record: logging.LogRecord) -> str:
         line = super().format(record)
         event: Mapping[str, object] = getattr(record, "event", {})

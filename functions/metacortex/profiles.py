@@ -1,11 +1,11 @@
 """Client profiles: which credential opens which tools, lifecycle states and origins."""
 
+import difflib
 import hashlib
 import hmac
 import json
 import re
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeGuard, TypeVar
 
@@ -30,7 +30,8 @@ _Name = TypeVar("_Name", bound=str)
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 _TOKEN = re.compile(r"[!-~]+")
 _DIGEST = re.compile(r"[0-9a-fA-F]{64}")
-_ORIGIN = re.compile(r"\*|[a-z][a-z0-9+.-]*://[^/?#\s@]+")
+# As browsers send it, in lower case: any other form would be compared and never match.
+_ORIGIN = re.compile(r"\*|[a-z][a-z0-9+.-]*://[a-z0-9._:\[\]-]+")
 _PLACEHOLDER = re.compile(
     r"change[-_ ]?me|replace[-_ ]?(me|with|this)|your[-_ ].*(token|secret)|placeholder|example", re.I
 )
@@ -88,6 +89,9 @@ def token_digest(token: str) -> bytes:
     return hashlib.sha256(token.strip().encode("utf-8", "surrogatepass")).digest()
 
 
+_NO_TOKEN = token_digest("")
+
+
 def token_fault(token: str) -> str | None:
     """What is wrong with a token to be configured, as the end of a sentence that names its place; None if nothing is."""
     text = token.strip()
@@ -118,9 +122,12 @@ class _Reader:
     def fault(self, key: str, says: str) -> None:
         self.faults.append(f"{self.place}.{key} {says}.")
 
-    def only_keys(self, known: Iterable[str]) -> None:
-        for key in self.document.keys() - set(known):
-            shown = key if re.fullmatch(r"[A-Za-z]{1,40}", key) else "(a key)"
+    def only_keys(self, known: Sequence[str]) -> None:
+        for key in self.document:
+            if key in known:
+                continue
+            # A key that is no misspelt field may be a token in the wrong place.
+            shown = key if difflib.get_close_matches(key, known, 1) else "(a key)"
             self.faults.append(f"{self.place}.{shown} is not a field of a profile; the fields are {', '.join(known)}.")
 
     def names(self, key: str, allowed: Sequence[_Name], default: Sequence[_Name] | None) -> tuple[_Name, ...]:
@@ -154,29 +161,29 @@ PROFILE_FIELDS = (
 )
 
 
-def parse_profiles(text: str, preferred_state: BranchState, place: str) -> tuple[tuple[Profile, ...], list[str]]:
-    """The scoped profiles in a JSON list, and every fault found, each naming its place and none holding a token.
+def parse_profiles(text: str, preferred_state: BranchState, place: str) -> tuple[dict[str, Profile], list[str]]:
+    """The scoped profiles in a JSON list by their place, and every fault found, each naming its place and none holding a token.
 
     A profile with a fault is among the profiles too, so that what it shares with others can be told as well.
     """
     try:
         documents = json.loads(text) if text.strip() else []
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         where = f" at line {error.lineno} column {error.colno}" if isinstance(error, json.JSONDecodeError) else ""
-        return (), [f"{place} is not valid JSON{where}; check for a missing quote or a trailing comma."]
+        return {}, [f"{place} is not valid JSON{where}; check for a missing quote or a trailing comma."]
     if not isinstance(documents, list):
-        return (), [f"{place} must be a JSON list of profiles."]
+        return {}, [f"{place} must be a JSON list of profiles."]
     faults: list[str] = []
-    profiles: list[Profile] = []
+    profiles: dict[str, Profile] = {}
     for position, document in enumerate(documents):  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
         where = f"{place}[{position}]"
         if not isinstance(document, dict):
             faults.append(f"{where} must be a JSON object.")
             continue
-        profiles.append(_parse_profile(_Reader(where, document, faults), preferred_state))  # pyright: ignore[reportUnknownArgumentType]
-    repeated = [name for name, count in Counter(profile.id for profile in profiles).items() if name and count > 1]
-    faults += [f"{place} has more than one profile with the id {name}." for name in repeated]
-    return tuple(profiles), faults
+        profiles[where] = _parse_profile(_Reader(where, document, faults), preferred_state)  # pyright: ignore[reportUnknownArgumentType]
+    ids = {where: profile.id for where, profile in profiles.items() if profile.id}
+    faults += [f"{where}.id is also the id of {earlier}." for where, earlier in _repeats(ids)]
+    return profiles, faults
 
 
 def _parse_profile(reader: _Reader, preferred_state: BranchState) -> Profile:
@@ -190,7 +197,7 @@ def _parse_profile(reader: _Reader, preferred_state: BranchState) -> Profile:
         writable_states=reader.names("allowedWriteStates", STATES, SCOPED_WRITE_STATES),
         default_state=default_state(preferred_state, readable or STATES),
         origins=parse_origins(
-            reader.document.get("allowedOrigins") or [], reader.place + ".allowedOrigins", reader.faults
+            reader.document.get("allowedOrigins", []), reader.place + ".allowedOrigins", reader.faults
         ),
         url_token_allowed=_parse_flag(reader, "allowUrlToken", default=True),
     )
@@ -219,7 +226,10 @@ def _parse_digest(reader: _Reader) -> bytes:
     if not isinstance(digest, str) or not _DIGEST.fullmatch(digest.strip()):
         reader.fault("tokenSha256", "must be 64 hexadecimal digits")
         return b""
-    return bytes.fromhex(digest.strip())
+    parsed = bytes.fromhex(digest.strip())
+    if parsed == _NO_TOKEN:
+        reader.fault("tokenSha256", "is the digest of an empty token")
+    return parsed
 
 
 def _parse_flag(reader: _Reader, key: str, *, default: bool) -> bool:
@@ -241,14 +251,17 @@ def parse_origins(value: object, place: str, faults: list[str]) -> tuple[str, ..
     return tuple(dict.fromkeys(value))
 
 
-def shared_tokens(profiles: Sequence[Profile]) -> list[tuple[str, str]]:
-    """The pairs of profile ids that have one token."""
-    seen: dict[bytes, str] = {}
-    pairs: list[tuple[str, str]] = []
-    for profile in profiles:
-        if not profile.token_digest:
-            continue
-        if profile.token_digest in seen:
-            pairs.append((seen[profile.token_digest], profile.id))
-        seen.setdefault(profile.token_digest, profile.id)
-    return pairs
+def shared_token_faults(profiles: Mapping[str, Profile]) -> list[str]:
+    """A fault for every profile, by its place, that has the token of an earlier one."""
+    digests = {
+        where: profile.token_digest
+        for where, profile in profiles.items()
+        if profile.token_digest not in {b"", _NO_TOKEN}
+    }
+    return [f"{where} has the same token as {earlier}; give each its own." for where, earlier in _repeats(digests)]
+
+
+def _repeats(values: Mapping[str, Hashable]) -> list[tuple[str, str]]:
+    """Every place whose value an earlier place has, and that place."""
+    first: dict[Hashable, str] = {}
+    return [(where, first[value]) for where, value in values.items() if first.setdefault(value, where) != where]

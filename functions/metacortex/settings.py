@@ -3,7 +3,7 @@
 import dataclasses
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, TypeVar
@@ -18,7 +18,7 @@ from metacortex.profiles import (
     default_state,
     parse_origins,
     parse_profiles,
-    shared_tokens,
+    shared_token_faults,
     token_digest,
     token_fault,
 )
@@ -328,12 +328,11 @@ def load(environment: Mapping[str, str]) -> Settings:
     scoped, profile_faults = parse_profiles(
         settings.client_profiles_json, settings.default_filter_state, "MCP_CLIENT_PROFILES_JSON"
     )
-    faults += profile_faults
-    profiles = (_admin(settings), *scoped)
-    faults += _shared_token_faults(profiles)
+    profiles = {"MCP_ADMIN_TOKEN": _admin(settings), **scoped}
+    faults += [*profile_faults, *shared_token_faults(profiles)]
     if faults:
         raise ConfigurationError(faults)
-    return dataclasses.replace(settings, profiles={profile.id: profile for profile in profiles})
+    return dataclasses.replace(settings, profiles={profile.id: profile for profile in profiles.values()})
 
 
 def _admin(settings: Settings) -> Profile:
@@ -348,12 +347,3 @@ def _admin(settings: Settings) -> Profile:
         url_token_allowed=False,
         is_admin=True,
     )
-
-
-def _shared_token_faults(profiles: Sequence[Profile]) -> list[str]:
-    names = {ADMIN_ID: "MCP_ADMIN_TOKEN"}
-    return [
-        f"{names.get(one, f'the profile {one}')} and {names.get(other, f'the profile {other}')} have the same token; "
-        "give each its own."
-        for one, other in shared_tokens(profiles)
-    ]

@@ -11,7 +11,7 @@ class Channel:
 
     def __init__(self) -> None:
         self.requests: list[Any] = []
-        self.interceptors = [_Single(self.requests), _Streaming(self.requests)]
+        self.interceptors: list[Any] = [_Single(self.requests), _Streaming(self.requests)]
 
     @property
     def calls(self) -> list[str]:
@@ -22,7 +22,9 @@ class _Single(grpc.aio.UnaryUnaryClientInterceptor):
     def __init__(self, requests: list[Any]) -> None:
         self._requests = requests
 
-    async def intercept_unary_unary(self, continuation: Callable[..., Any], client_call_details: Any, request: Any) -> Any:
+    async def intercept_unary_unary(
+        self, continuation: Callable[..., Any], client_call_details: Any, request: Any
+    ) -> Any:
         self._requests.append(request)
         return await continuation(client_call_details, request)
 
@@ -31,6 +33,8 @@ class _Streaming(grpc.aio.UnaryStreamClientInterceptor):
     def __init__(self, requests: list[Any]) -> None:
         self._requests = requests
 
-    async def intercept_unary_stream(self, continuation: Callable[..., Any], client_call_details: Any, request: Any) -> Any:
+    async def intercept_unary_stream(
+        self, continuation: Callable[..., Any], client_call_details: Any, request: Any
+    ) -> Any:
         self._requests.append(request)
         return await continuation(client_call_details, request)

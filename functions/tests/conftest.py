@@ -26,7 +26,7 @@ def anyio_backend() -> str:
 @pytest.fixture(scope="session", autouse=True)
 async def one_event_loop() -> AsyncGenerator[None]:
     """Keeps every test in one loop: grpc's poller belongs to the loop that used it first."""
-    yield
+    yield  # noqa: PT022 - what follows a yield is what keeps a fixture, and so the loop, alive
 
 
 @pytest.fixture(scope="session")
@@ -82,3 +82,7 @@ def channel(monkeypatch: pytest.MonkeyPatch) -> Channel:
 
     monkeypatch.setattr(grpc.aio, "insecure_channel", watched)
     return watching
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--golden", action="store_true", help="write the golden copies again instead of comparing")

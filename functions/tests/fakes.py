@@ -104,7 +104,7 @@ class PlaneEmbedder:
 
     def __init__(self, space: Space = PLANE) -> None:
         self.space = space
-        self.known_formats = (space.text_format,)
+        self.known_formats: tuple[str, ...] = (space.text_format,)
         self.calls: list[str] = []
 
     async def embed_document(self, text: str, *, topic: str, text_format: str) -> tuple[float, ...]:

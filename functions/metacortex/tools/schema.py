@@ -53,16 +53,7 @@ def _sentence(fault: ErrorDetails) -> str:
 
 
 class _Plain(GenerateJsonSchema):
-    """JSON schemas as clients like them: no invented titles, no null unions (null means omitted), nothing to resolve."""
-
-    def nullable_schema(self, schema: Any) -> JsonSchemaValue:
-        return self.generate_inner(schema["schema"])
-
-    def default_schema(self, schema: Any) -> JsonSchemaValue:
-        generated = super().default_schema(schema)
-        if generated.get("default", ...) is None:
-            generated.pop("default")
-        return generated
+    """JSON schemas as clients like them: no invented titles, nothing to resolve."""
 
     def field_title_should_be_set(self, schema: Any) -> bool:  # noqa: ARG002
         return False
@@ -77,6 +68,19 @@ class _Plain(GenerateJsonSchema):
         return _inlined(generated, generated.pop("$defs", {}))
 
 
+class _PlainArguments(_Plain):
+    """Of arguments also without null: it means omitted, and a union with it confuses some clients."""
+
+    def nullable_schema(self, schema: Any) -> JsonSchemaValue:
+        return self.generate_inner(schema["schema"])
+
+    def default_schema(self, schema: Any) -> JsonSchemaValue:
+        generated = super().default_schema(schema)
+        if generated.get("default", ...) is None:
+            generated.pop("default")
+        return generated
+
+
 def _inlined(node: Any, definitions: Mapping[str, Any]) -> Any:
     """The schema with every $ref replaced by what it names: some clients resolve none."""
     if isinstance(node, list):
@@ -89,6 +93,11 @@ def _inlined(node: Any, definitions: Mapping[str, Any]) -> Any:
     return {key: _inlined(value, definitions) for key, value in node.items()}  # pyright: ignore[reportUnknownVariableType]
 
 
-def json_schema(shape: Any) -> dict[str, Any]:
-    """The JSON schema of a pydantic model or a TypedDict."""
+def arguments_schema(arguments: type[Arguments]) -> dict[str, Any]:
+    """The inputSchema of a tool."""
+    return TypeAdapter(arguments).json_schema(schema_generator=_PlainArguments)
+
+
+def result_schema(shape: Any) -> dict[str, Any]:
+    """The outputSchema of a tool, from the TypedDict of its result."""
     return TypeAdapter(shape).json_schema(schema_generator=_Plain)

@@ -14,7 +14,7 @@ from starlette.types import Receive, Scope, Send
 from metacortex.profiles import Profile
 from metacortex.tools import fetch_context, save_context, search_context
 from metacortex.tools.observe import Observer
-from metacortex.tools.schema import json_schema
+from metacortex.tools.schema import arguments_schema, result_schema
 from metacortex.tools.tool import AnyTool
 
 TOOLS: dict[str, AnyTool] = {tool.name: tool for tool in (save_context.TOOL, search_context.TOOL, fetch_context.TOOL)}
@@ -39,8 +39,8 @@ def describe(tool: AnyTool) -> types.Tool:
         title=tool.title,
         description=tool.description,
         annotations=tool.annotations,
-        input_schema=json_schema(tool.arguments),
-        output_schema=json_schema(tool.result),
+        input_schema=arguments_schema(tool.arguments),
+        output_schema=result_schema(tool.result),
         _meta=dict(tool.hints),
     )
 

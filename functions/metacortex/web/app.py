@@ -10,18 +10,18 @@ from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
-from starlette.routing import Route
+from starlette.routing import Match, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from metacortex import logs
 from metacortex.errors import ConfigurationError
-from metacortex.profiles import ADMIN_ID
+from metacortex.profiles import ADMIN_ID, Profile
 from metacortex.settings import FUNCTION_NAME, REGION, Settings
 from metacortex.trail import Rejections
 from metacortex.web import cors
 from metacortex.web.auth import authenticate
 from metacortex.web.limits import Capacity, read_message, replaying, require_post
-from metacortex.web.responses import NOT_FOUND, Refused, failure
+from metacortex.web.responses import NOT_FOUND, Answer, Refused, failure
 
 logger = logging.getLogger(__name__)
 
@@ -48,15 +48,22 @@ def create_app(load: Callable[[], Installation], *, project_id: str | None, serv
         route
         for prefix in _prefixes(project_id)
         for route in (
-            Route(f"{prefix}/healthz", health),
-            Route(f"{prefix}/health", health),
-            Route(f"{prefix}/mcp", endpoint),
-            Route(f"{prefix}/clients/{{client_id}}/mcp", endpoint),
+            WholePath(f"{prefix}/healthz", health),
+            WholePath(f"{prefix}/health", health),
+            WholePath(f"{prefix}/mcp", endpoint),
+            WholePath(f"{prefix}/clients/{{client_id}}/mcp", endpoint),
         )
     ]
     app = Starlette(routes=routes, exception_handlers={404: _not_found, 405: _method_not_allowed})
     app.router.redirect_slashes = False
     return app
+
+
+class WholePath(Route):
+    """A route that nothing may follow: the `$` of a pattern would let a line feed pass."""
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        return (Match.NONE, {}) if scope["path"].endswith("\n") else super().matches(scope)
 
 
 def _prefixes(project_id: str | None) -> list[str]:
@@ -83,32 +90,34 @@ class McpEndpoint:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         logs.trace_id.set(logs.trace_of(Headers(scope=scope)))
+        answer = Answer(send)
         try:
-            installation = self._load()
+            await self._serve(self._load(), scope, receive, answer)
         except ConfigurationError as error:
-            await _unavailable(error)(scope, receive, send)
-            return
-        await self._serve(installation, scope, receive, send)
+            await _unavailable(error)(scope, receive, answer)
+        except Exception:
+            request_id = uuid.uuid4().hex
+            logger.exception("A request failed unexpectedly (requestId %s)", request_id)
+            if not answer.begun:
+                await failure(500, "Internal server error", request_id)(scope, receive, answer)
 
-    async def _serve(self, installation: Installation, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _serve(self, installation: Installation, scope: Scope, receive: Receive, answer: Answer) -> None:
         request = Request(scope, receive)
         client_id = scope["path_params"].get("client_id")
         profile = installation.settings.profiles.get(client_id or ADMIN_ID)
         if profile is None or client_id == ADMIN_ID:
-            await JSONResponse(NOT_FOUND, 404)(scope, receive, send)
+            await JSONResponse(NOT_FOUND, 404)(scope, receive, answer)
             return
         try:
-            cors_headers = cors.headers_for(request, profile)
-            send = cors.sending_with(cors_headers, send)
+            answer.headers = cors.headers_for(request, profile)
             if request.method == "OPTIONS":
-                await cors.preflight()(scope, receive, send)
+                await cors.preflight()(scope, receive, answer)
                 return
             authenticate(request, profile, url_tokens=installation.settings.url_tokens)
             with self._capacity.call():
                 require_post(request)
                 body = await read_message(request)
-                scope.setdefault("state", {})["profile"] = profile
-                await installation.mcp(scope, replaying(body, receive), send)
+                await installation.mcp(_checked(scope, profile), replaying(body, receive), answer)
         except Refused as refused:
             await installation.rejections.record(
                 client_id=profile.id,
@@ -117,11 +126,18 @@ class McpEndpoint:
                 status_code=refused.status_code,
                 reason=refused.reason,
             )
-            await refused.response()(scope, receive, send)
-        except Exception:
-            request_id = uuid.uuid4().hex
-            logger.exception("A request failed unexpectedly (requestId %s)", request_id)
-            await failure(500, "Internal server error", request_id)(scope, receive, send)
+            await refused.response()(scope, receive, answer)
+
+
+# MCP's own checks of these two are stricter than HTTP: they refuse `Application/JSON`, and a request without Accept.
+_CHECKED_HEADERS = {b"content-type": b"application/json", b"accept": b"application/json, text/event-stream"}
+
+
+def _checked(scope: Scope, profile: Profile) -> Scope:
+    """A request that has stood every check, as MCP gets it."""
+    others = [(name, value) for name, value in scope["headers"] if name not in _CHECKED_HEADERS]
+    state = scope.get("state", {}) | {"profile": profile}
+    return {**scope, "headers": [*others, *_CHECKED_HEADERS.items()], "state": state}
 
 
 def _unavailable(error: ConfigurationError) -> Response:

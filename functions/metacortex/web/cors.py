@@ -1,9 +1,7 @@
 """Which browser pages may call, per profile. A request without an Origin is not a browser's and passes."""
 
-from starlette.datastructures import MutableHeaders
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.types import Message, Send
 
 from metacortex.profiles import Profile
 from metacortex.web.responses import origin_not_allowed
@@ -41,16 +39,3 @@ def headers_for(request: Request, profile: Profile) -> dict[str, str]:
 
 def preflight() -> Response:
     return Response(status_code=204, headers=PREFLIGHT)
-
-
-def sending_with(headers: dict[str, str], send: Send) -> Send:
-    """A `send` that adds the headers to the answer, whoever makes it."""
-    if not headers:
-        return send
-
-    async def send_with_headers(message: Message) -> None:
-        if message["type"] == "http.response.start":
-            MutableHeaders(scope=message).update(headers)
-        await send(message)
-
-    return send_with_headers

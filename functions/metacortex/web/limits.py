@@ -1,10 +1,10 @@
 """What a request may cost: calls at once, and the size and shape of its body."""
 
-import json
 from collections.abc import Generator
 from contextlib import contextmanager
-from typing import Any, NoReturn
+from typing import Any
 
+from pydantic_core import from_json
 from starlette.requests import ClientDisconnect, Request
 from starlette.types import Message, Receive
 
@@ -49,8 +49,10 @@ async def read_message(request: Request) -> bytes:
     if declared.isdecimal() and (len(declared) > len(str(BODY_BYTES)) or int(declared) > BODY_BYTES):
         raise body_too_large(BODY_BYTES)
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if media_type != "application/json" or "content-encoding" in request.headers:
+    if media_type != "application/json":
         raise unsupported_media_type()
+    if "content-encoding" in request.headers:
+        raise malformed("Send the body without a content encoding.")
     body = await _read(request)
     _check(body)
     return body
@@ -70,19 +72,27 @@ async def _read(request: Request) -> bytes:
 
 def _check(body: bytes) -> None:
     try:
-        message: Any = json.loads(body, parse_constant=_refuse_constant)
-    except (ValueError, RecursionError):
+        # Stricter than the standard library: refuses NaN, half surrogate pairs, and nesting deeper than 200.
+        message: Any = from_json(body, allow_inf_nan=False)
+    except ValueError:
         raise malformed("The body is not valid JSON.") from None
-    # Responses (without a method) are a client's to send, too; the protocol layer acknowledges them.
-    named = isinstance(message, dict) and (
-        isinstance(message.get("method"), str) or not message.keys().isdisjoint({"result", "error"})
-    )  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
-    if not named or message.get("jsonrpc") != "2.0":
+    if not isinstance(message, dict) or not _is_rpc(message):  # pyright: ignore[reportUnknownArgumentType]
         raise malformed("Send one JSON-RPC 2.0 message; batches are not supported.", INVALID_REQUEST_CODE)
 
 
-def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(name)
+def _is_rpc(message: dict[str, Any]) -> bool:
+    """Whether a message has the form of JSON-RPC 2.0: MCP would quote one that has not in its answer, or leave it unanswered."""
+    has_id = isinstance(message.get("id"), str | int) and not isinstance(message["id"], bool)
+    if message.get("jsonrpc") != "2.0" or not (has_id or "id" not in message):
+        return False
+    if "method" in message:
+        return isinstance(message["method"], str) and isinstance(message.get("params"), dict | None)
+    # A response is a client's to send, too; MCP acknowledges it.
+    return has_id and (isinstance(message.get("result"), dict) or _is_rpc_error(message.get("error")))
+
+
+def _is_rpc_error(error: Any) -> bool:
+    return isinstance(error, dict) and isinstance(error.get("code"), int) and isinstance(error.get("message"), str)
 
 
 def replaying(body: bytes, receive: Receive) -> Receive:

@@ -4,7 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from starlette.datastructures import MutableHeaders
 from starlette.responses import JSONResponse, Response
+from starlette.types import Message, Send
 
 NOT_FOUND = {"error": "Not found"}
 SERVICE_ERROR_CODE = -32000
@@ -12,7 +14,8 @@ PARSE_ERROR_CODE = -32700
 INVALID_REQUEST_CODE = -32600
 
 
-@dataclass(frozen=True)
+# Not frozen: contextlib sets the traceback of an exception that passes through one of its managers.
+@dataclass(eq=False)
 class Refused(Exception):
     """A request that is turned away before it reaches MCP. `reason` is what the audit trail calls it."""
 
@@ -23,6 +26,21 @@ class Refused(Exception):
 
     def response(self) -> Response:
         return JSONResponse(self.body, self.status_code, self.headers)
+
+
+class Answer:
+    """A `send` that adds headers to the answer, whoever makes it, and knows whether it has begun."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self.headers: Mapping[str, str] = {}
+        self.begun = False
+
+    async def __call__(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.begun = True
+            MutableHeaders(scope=message).update(self.headers)
+        await self._send(message)
 
 
 def origin_not_allowed() -> Refused:
@@ -50,7 +68,7 @@ def body_too_large(limit: int) -> Refused:
 
 
 def unsupported_media_type() -> Refused:
-    message = "Send the body as Content-Type: application/json, without a content encoding."
+    message = "Send the body as Content-Type: application/json."
     return Refused(415, "unsupported_media_type", _rpc_error(SERVICE_ERROR_CODE, message))
 
 

@@ -4,10 +4,11 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from builders import NOON, Service, ToolError, environment
-from fakes import SeeingImages
 from google.cloud.firestore_v1.async_client import AsyncClient
 from google.cloud.firestore_v1.vector import Vector
+
+from builders import NOON, Service, ToolError, environment
+from fakes import SeeingImages
 from images import PNG_BASE64
 from metacortex.bootstrap import Models, Stores
 
@@ -179,7 +180,7 @@ async def test_a_collection_that_names_no_space_is_neither_searched_nor_written(
 ) -> None:
     await firestore.collection("memory_vectors").document("old-1").set(LEGACY)
     for call in (service.save("new at 0"), service.search("at 0")):
-        with pytest.raises(ToolError, match="unnamed embedding space.*plane@2/plain.*metacortex upgrade") as refused:
+        with pytest.raises(ToolError, match=r"unnamed embedding space.*plane@2/plain.*metacortex upgrade") as refused:
             await call
         assert (refused.value.status, refused.value.code) == (503, "embedding_space_mismatch")
     assert set(await documents(firestore, "memory_vectors")) == {"old-1"}

@@ -4,6 +4,7 @@ import grpc
 import pytest
 from google.api_core import exceptions
 from google.auth.exceptions import DefaultCredentialsError
+
 from metacortex.adapters.firestore_client import answering
 from metacortex.errors import MetaCortexError, RateLimited, TimedOut, Unavailable
 

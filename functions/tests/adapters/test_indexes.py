@@ -56,7 +56,9 @@ def test_vector_indexes_have_the_default_dimensions() -> None:
 
 
 def test_what_may_be_too_long_for_an_index_has_none() -> None:
-    unindexed = {(field["collectionGroup"], field["fieldPath"]) for field in INDEXES["fieldOverrides"] if not field.get("ttl")}
+    unindexed = {
+        (field["collectionGroup"], field["fieldPath"]) for field in INDEXES["fieldOverrides"] if not field.get("ttl")
+    }
     assert unindexed == {(collection, path) for collection, paths in UNINDEXED.items() for path in paths}
     assert CONTENT_BYTES > 1_500
 

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
+
 from builders import NOON, in_memory
 from metacortex.bootstrap import Stores
 from metacortex.events import Event, EventKind
@@ -147,7 +148,12 @@ async def test_the_nearest_memories_come_nearest_first_with_scores_and_summaries
     await save(store, a_memory("same", (1.0, 0.0)))
     await save(store, a_memory("opposite", (-1.0, 0.0)))
     found = await store.nearest(question(limit=4))
-    assert [(match.id, match.score) for match in found] == [("same", 1.0), ("near", 0.6), ("far", 0.0), ("opposite", 0.0)]
+    assert [(match.id, match.score) for match in found] == [
+        ("same", 1.0),
+        ("near", 0.6),
+        ("far", 0.0),
+        ("opposite", 0.0),
+    ]
     assert [match.summary for match in found[:2]] == ["About same", "About near"]
     assert [match.id for match in await store.nearest(question(limit=1))] == ["same"]
 

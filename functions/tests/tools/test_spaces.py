@@ -1,0 +1,68 @@
+"""Embedding spaces: vectors of different models are never compared, whatever the configuration says."""
+
+import asyncio
+
+import pytest
+
+from builders import Service, ToolError
+from fakes import InMemoryMemories, PlaneEmbedder
+from metacortex.adapters.local_models import LocalImages
+from metacortex.bootstrap import Models, Stores
+from metacortex.spaces import CollectionSpaces, Space
+
+
+def with_space(stores: Stores, space: Space) -> Service:
+    """Another process over the same collection, configured for a space."""
+    return Service(stores=stores, models=Models(embedder=PlaneEmbedder(space), describer=LocalImages()))
+
+
+@pytest.mark.parametrize(
+    "other", [Space("plane", 3, "plain"), Space("sphere", 2, "plain"), Space("plane", 2, "titled")]
+)
+async def test_another_model_size_or_form_neither_writes_nor_searches(service: Service, other: Space) -> None:
+    item = await service.save("Fact at 10")
+    changed = with_space(service.stores, other)
+    for call in (changed.save("New at 10"), changed.search("at 10")):
+        with pytest.raises(ToolError) as error:
+            await call
+        assert (error.value.status, error.value.code) == (503, "embedding_space_mismatch")
+        assert all(word in error.value.message for word in ("plane@2/plain", other.id, "configure"))
+    assert changed.models.embedder.calls == []  # pyright: ignore[reportAttributeAccessIssue]
+    assert isinstance(service.stores.memories, InMemoryMemories)
+    assert set(service.stores.memories.stored) == {item["id"]}
+    assert await changed.fetch(item["id"]) == item
+
+
+async def test_a_service_works_in_the_listed_space_of_its_model_and_its_field(service: Service) -> None:
+    memories = service.stores.memories
+    assert isinstance(memories, InMemoryMemories)
+    listed = {"sphere@2/plain": "embedding", "plane@2/plain": "embedding_2"}
+    memories.named = CollectionSpaces("sphere@2/plain", listed)
+    item = await service.save("Fact at 10")
+    assert memories.stored[item["id"]].embedding.vector_field == "embedding_2"
+    assert [match["id"] for match in await service.search("at 10")] == [item["id"]]
+    assert await with_space(service.stores, Space("sphere", 2, "plain")).search("at 10") == []
+
+
+async def test_the_collection_decides_the_form_of_the_text(service: Service) -> None:
+    class TwoForms(PlaneEmbedder):
+        forms: list[str]
+
+        async def embed_query(self, text: str, *, text_format: str) -> tuple[float, ...]:
+            self.forms.append(text_format)
+            return await super().embed_query(text, text_format=text_format)
+
+    embedder = TwoForms(Space("plane", 2, "titled"))
+    embedder.known_formats = ("titled", "plain")
+    embedder.forms = []
+    await service.save("Fact at 10")
+    await Service(stores=service.stores, models=Models(embedder=embedder, describer=LocalImages())).search("at 10")
+    assert embedder.forms == ["plain"]
+
+
+async def test_first_saves_at_once_agree_on_one_space(firestore_stores: Stores) -> None:
+    services = [Service(stores=firestore_stores) for _ in range(5)]
+    saves = [service.save(f"Fact {i} at {i}") for i, service in enumerate(services * 5)]
+    assert len({item["id"] for item in await asyncio.gather(*saves)}) == 25
+    assert await firestore_stores.memories.spaces() == CollectionSpaces.only(Space("plane", 2, "plain"))
+    assert len(await services[0].search("at 10", limit=20)) == 20
