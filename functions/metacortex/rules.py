@@ -125,11 +125,11 @@ def is_document_id(text: str) -> bool:
     return 0 < size <= DOCUMENT_ID_BYTES and "/" not in text and "\0" not in text and not reserved
 
 
-def page(text: str, offset: int) -> tuple[str, int | None]:
-    """At most 50,000 characters of a text from an offset, and the offset of what follows, if anything does."""
+def page(text: str, offset: int, size: int = PAGE_CHARACTERS) -> tuple[str, int | None]:
+    """At most `size` characters of a text from an offset, and the offset of what follows, if anything does."""
     if offset and offset >= len(text):
         raise InvalidArgument(f"offset is past the end of this memory, which has {len(text):,} characters.")
-    end = offset + PAGE_CHARACTERS
+    end = offset + size
     return text[offset:end], end if end < len(text) else None
 
 
@@ -189,8 +189,10 @@ _HEIF_BRANDS = {b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"mif1", b
 
 
 def _is_heif(data: bytes) -> bool:
-    brands = {data[start : start + 4] for start in range(8, int.from_bytes(data[:4]), 4) if start != 12}
-    return data[4:8] == b"ftyp" and int.from_bytes(data[:4]) <= 256 and not brands.isdisjoint(_HEIF_BRANDS)
+    # The first box: its length, «ftyp», the major brand, a version, and the compatible brands.
+    length = min(int.from_bytes(data[:4]), 256)
+    brands = {data[start : start + 4] for start in (8, *range(16, length, 4))}
+    return data[4:8] == b"ftyp" and not brands.isdisjoint(_HEIF_BRANDS)
 
 
 def _is_webp(data: bytes) -> bool:

@@ -24,7 +24,7 @@ def anyio_backend() -> str:
 
 
 @pytest.fixture(scope="session", autouse=True)
-async def one_event_loop() -> AsyncGenerator[None]:
+async def one_event_loop(anyio_backend: str) -> AsyncGenerator[None]:
     """Keeps every test in one loop: grpc's poller belongs to the loop that used it first."""
     yield  # noqa: PT022 - what follows a yield is what keeps a fixture, and so the loop, alive
 

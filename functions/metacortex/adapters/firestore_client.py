@@ -6,12 +6,15 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 
 from google.api_core import exceptions
+from google.api_core.retry import AsyncRetry, if_exception_type
 from google.auth.exceptions import GoogleAuthError
 from google.cloud.firestore_v1.async_client import AsyncClient
 
 from metacortex.errors import MetaCortexError, RateLimited, TimedOut, Unavailable
 
 DEADLINE_SECONDS = 15.0
+# The library's own policy goes on for minutes; a caller waits for seconds. Every call of the store is safe to repeat.
+RETRY = AsyncRetry(if_exception_type(exceptions.ServiceUnavailable), initial=0.1, maximum=1.0, timeout=5.0)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 _TRY_AGAIN = Unavailable("The store cannot be reached at the moment; the same call is safe to repeat in a few seconds.")
@@ -28,7 +31,7 @@ ERRORS: Mapping[type[BaseException], MetaCortexError] = {
     exceptions.ServerError: _TRY_AGAIN,
     exceptions.Conflict: _TRY_AGAIN,
     exceptions.Cancelled: _TRY_AGAIN,
-    exceptions.RetryError: _TOO_SLOW,
+    exceptions.RetryError: _TRY_AGAIN,
     exceptions.GatewayTimeout: _TOO_SLOW,
     TimeoutError: _TOO_SLOW,
     exceptions.TooManyRequests: _BUSY,

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from google.cloud.firestore_v1.async_batch import AsyncWriteBatch
 from google.cloud.firestore_v1.async_client import AsyncClient
 
-from metacortex.adapters.firestore_client import answering, timestamp
+from metacortex.adapters.firestore_client import RETRY, answering, timestamp
 from metacortex.events import Event
 
 
@@ -18,7 +18,7 @@ class FirestoreEvents:
         for event in events:
             self.stage(batch, event)
         async with answering():
-            await batch.commit()
+            await batch.commit(retry=RETRY)
 
     def stage(self, batch: AsyncWriteBatch, event: Event) -> None:
         """Adds an event to a commit."""

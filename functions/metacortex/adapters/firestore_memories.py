@@ -8,7 +8,7 @@ from google.cloud.firestore_v1.base_query import FieldFilter
 from google.cloud.firestore_v1.base_vector_query import DistanceMeasure
 from google.cloud.firestore_v1.vector import Vector
 
-from metacortex.adapters.firestore_client import answering
+from metacortex.adapters.firestore_client import RETRY, answering
 from metacortex.adapters.firestore_documents import (
     CONTENT,
     DISTANCE,
@@ -45,7 +45,7 @@ class FirestoreMemories:
 
     async def is_empty(self) -> bool:
         async with answering():
-            return not await self._collection.select([]).limit(1).get()
+            return not await self._collection.select([]).limit(1).get(retry=RETRY)
 
     async def fingerprint(self, fingerprint_id: str) -> tuple[Fingerprint, CollectionSpaces | None]:
         known = self._spaces.cached()
@@ -56,7 +56,7 @@ class FirestoreMemories:
 
     async def get(self, memory_id: str) -> Memory | None:
         async with answering():
-            snapshot = await self._collection.document(memory_id).get([CONTENT, METADATA])
+            snapshot = await self._collection.document(memory_id).get([CONTENT, METADATA], retry=RETRY)
         return decode_memory(snapshot.id, snapshot.to_dict() or {}) if snapshot.exists else None
 
     async def nearest(self, question: Nearest) -> list[Match]:
@@ -69,7 +69,7 @@ class FirestoreMemories:
             distance_result_field=DISTANCE,
         )
         async with answering():
-            found = {snapshot.id: snapshot.to_dict() or {} async for snapshot in neighbours.stream()}
+            found = {snapshot.id: snapshot.to_dict() or {} async for snapshot in neighbours.stream(retry=RETRY)}
         unsummarised = [memory_id for memory_id, document in found.items() if not document.get(SUMMARY)]
         contents = await self._contents(unsummarised) if unsummarised else {}
         return [decode_match(memory_id, document, contents.get(memory_id)) for memory_id, document in found.items()]
@@ -90,7 +90,7 @@ class FirestoreMemories:
         """The texts of documents that have no summary: those of MetaCortex 0.3, until they are upgraded."""
         references = [self._collection.document(memory_id) for memory_id in memory_ids]
         async with answering():
-            snapshots = [snapshot async for snapshot in self._client.get_all(references, [CONTENT])]
+            snapshots = [snapshot async for snapshot in self._client.get_all(references, [CONTENT], retry=RETRY)]
         return {snapshot.id: (snapshot.to_dict() or {}).get(CONTENT, "") for snapshot in snapshots}
 
     async def save(self, new: NewMemory, fingerprint: Fingerprint, event: Event) -> bool:
@@ -100,7 +100,7 @@ class FirestoreMemories:
         self._events.stage(batch, event)
         async with answering():
             try:
-                await batch.commit()
+                await batch.commit(retry=RETRY)
             except (AlreadyExists, FailedPrecondition, NotFound):
                 return False
         return True
@@ -110,5 +110,5 @@ class FirestoreMemories:
         async with answering():
             return {
                 snapshot.reference.path: snapshot
-                async for snapshot in self._client.get_all(list(documents))  # pyright: ignore[reportArgumentType]
+                async for snapshot in self._client.get_all(list(documents), retry=RETRY)  # pyright: ignore[reportArgumentType]
             }

@@ -8,7 +8,7 @@ from google.api_core.exceptions import AlreadyExists
 from google.cloud.firestore_v1.async_client import AsyncClient
 from google.cloud.firestore_v1.base_document import DocumentSnapshot
 
-from metacortex.adapters.firestore_client import answering
+from metacortex.adapters.firestore_client import RETRY, answering
 from metacortex.spaces import CollectionSpaces
 
 CACHE_SECONDS = 30.0
@@ -30,7 +30,7 @@ class FirestoreSpaces:
         if known := self.cached():
             return known
         async with answering():
-            return self.remember(await self.document.get())
+            return self.remember(await self.document.get(retry=RETRY))
 
     def remember(self, snapshot: DocumentSnapshot) -> CollectionSpaces | None:
         """What a snapshot of the document names, kept for the next callers."""
@@ -45,5 +45,5 @@ class FirestoreSpaces:
         """Names the spaces of a new collection, or answers what another caller named before."""
         async with answering():
             with suppress(AlreadyExists):
-                await self.document.create({"current": spaces.current, "spaces": dict(spaces.fields)})
-            return self.remember(await self.document.get()) or spaces
+                await self.document.create({"current": spaces.current, "spaces": dict(spaces.fields)}, retry=RETRY)
+            return self.remember(await self.document.get(retry=RETRY)) or spaces

@@ -12,9 +12,6 @@ from metacortex.errors import InvalidArgument, ModelFailed
 from metacortex.memory import Image
 from metacortex.spaces import Space
 
-# Shorter texts take well under a millisecond; longer ones would keep the event loop from other callers.
-_INLINE_CHARACTERS = 2_000
-
 
 class LocalEmbedder:
     space = Space("wordllama-l2-supercat", 256, "plain")
@@ -40,8 +37,7 @@ class LocalImages:
 
 
 async def _embed(text: str) -> tuple[float, ...]:
-    if len(text) <= _INLINE_CHARACTERS:
-        return _embed_now(text)
+    # In a thread: the first text loads the weights, and a long one would keep the event loop from other callers.
     return await asyncio.to_thread(_embed_now, text)
 
 

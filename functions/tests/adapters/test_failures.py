@@ -27,7 +27,7 @@ async def test_every_way_a_call_can_end_has_a_meaning(code: grpc.StatusCode) -> 
         (exceptions.ServiceUnavailable("details"), Unavailable),
         (exceptions.Aborted("details"), Unavailable),
         (exceptions.DeadlineExceeded("details"), TimedOut),
-        (exceptions.RetryError("details", None), TimedOut),
+        (exceptions.RetryError("details", None), Unavailable),
         (TimeoutError(), TimedOut),
         (exceptions.ResourceExhausted("details"), RateLimited),
         (exceptions.PermissionDenied("details"), Unavailable),
