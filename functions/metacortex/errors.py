@@ -4,9 +4,7 @@ MetaCortexError
 ├── InvalidArgument          bad or conflicting arguments
 ├── Forbidden                a state, origin or tool this client may not use
 ├── NotFound                 no such memory for this client
-├── Conflict                 at odds with what is stored now
 ├── TooLarge                 over a documented size
-├── NothingToDo              a valid request with no work in it
 ├── RateLimited              a service we depend on asks us to slow down
 ├── ModelFailed              the model answered with an error or nonsense
 ├── Unavailable              the store or the model cannot be reached; trying again may help
@@ -42,16 +40,8 @@ class NotFound(MetaCortexError):
     code = "not_found"
 
 
-class Conflict(MetaCortexError):
-    code = "conflict"
-
-
 class TooLarge(MetaCortexError):
     code = "too_large"
-
-
-class NothingToDo(MetaCortexError):
-    code = "nothing_to_do"
 
 
 class RateLimited(MetaCortexError):

@@ -126,8 +126,9 @@ class _Reader:
         for key in self.document:
             if key in known:
                 continue
-            # A key that is no misspelt field may be a token in the wrong place.
-            shown = key if difflib.get_close_matches(key, known, 1) else "(a key)"
+            # A key of a token's length may be one in the wrong place, unless it is nearly a field's name.
+            short = len(key) < TOKEN_CHARACTERS and key.isidentifier()
+            shown = key if short or difflib.get_close_matches(key, known, 1, cutoff=0.8) else "(a key)"
             self.faults.append(f"{self.place}.{shown} is not a field of a profile; the fields are {', '.join(known)}.")
 
     def names(self, key: str, allowed: Sequence[_Name], default: Sequence[_Name] | None) -> tuple[_Name, ...]:

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import re
+import subprocess
 from collections.abc import AsyncGenerator, Generator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -14,6 +15,7 @@ from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 
 from builders import TOKENS, bearer, environment, path_of
+from ops.checkout import ROOT
 from ops.function import Function, running_function
 
 pytestmark = pytest.mark.slow
@@ -129,3 +131,17 @@ async def test_the_log_tells_what_happened_without_secrets(emulator_host: str, t
     assert "tool_call save_context" in text
     assert "malformed" in text
     assert not any(secret in text for secret in (*TOKENS.values(), "no log may hold", "auth_token"))
+
+
+def test_the_first_save_and_search_of_the_readme_work_as_they_stand(function: Function) -> None:
+    [snippet] = re.findall(r"```sh\n(URL=.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    given = {"URL": f"{function.url}{path_of('agent')}", "TOKEN": TOKENS["agent"]}
+    lines = [
+        f"{name}={given[name]}" if (name := line.partition("=")[0]) in given else line for line in snippet.splitlines()
+    ]
+    answers = subprocess.run(["sh", "-ec", "\n".join(lines)], capture_output=True, text=True, check=True).stdout
+    saved, found = (
+        json.loads(answer)["result"] for answer in re.findall(r"\{\"jsonrpc.*?\}(?=\{\"jsonrpc|$)", answers)
+    )
+    assert saved["structuredContent"]["write_status"] == "created"
+    assert found["structuredContent"]["matches"][0]["id"] == saved["structuredContent"]["item"]["id"]

@@ -1,0 +1,127 @@
+"""Documentation that lies fails the build.
+
+Tables between `<!-- made from … -->` marks are written by `functions/venv/bin/python -m pytest functions/tests/docs --golden`.
+"""
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from metacortex import errors
+from metacortex.errors import MetaCortexError
+from metacortex.profiles import PROFILE_FIELDS, TOOL_NAMES
+from metacortex.settings import TABLE, Setting, load
+from metacortex.tools.payloads import STATUS_CODES, status_code
+from metacortex.tools.schema import arguments_schema
+from metacortex.tools.server import TOOLS
+from ops.checkout import ROOT
+
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
+MADE = re.compile(r"(<!-- made from (?P<source>[^>]+) -->\n)(?P<made>.*?)(<!-- end -->)", re.DOTALL)
+
+
+def shown_default(setting: Setting) -> str:
+    if setting.shown:
+        return setting.shown
+    value = setting.default
+    return f"`{str(value).lower() if isinstance(value, bool) else value}`"
+
+
+def settings_table() -> str:
+    rows = [f"| `{setting.name}` | {shown_default(setting)} | {setting.help} |" for setting in TABLE]
+    return "\n".join(["| setting | default | meaning |", "|---|---|---|", *rows]) + "\n"
+
+
+def arguments_table(tool: str) -> str:
+    schema = arguments_schema(TOOLS[tool].arguments)
+    required = schema.get("required", [])
+    rows = [
+        f"| `{name}`{' (required)' if name in required else ''} | {kind(described)} | {described['description']} |"
+        for name, described in schema["properties"].items()
+    ]
+    return "\n".join(["| argument | type | meaning |", "|---|---|---|", *rows]) + "\n"
+
+
+def kind(schema: dict[str, Any]) -> str:
+    if "anyOf" in schema:
+        return " or ".join(part["type"] for part in schema["anyOf"])
+    if "enum" in schema:
+        return " · ".join(schema["enum"])
+    return f"list of {schema['items']['type']}s" if schema["type"] == "array" else schema["type"]
+
+
+def errors_table() -> str:
+    kinds = sorted(STATUS_CODES, key=lambda error: (STATUS_CODES[error], error.code))
+    rows = [f"| {STATUS_CODES[error]} | `{error.code}` |" for error in kinds]
+    return "\n".join(["| status | code |", "|---|---|", *rows, f"| 500 | `{MetaCortexError.code}` |"]) + "\n"
+
+
+SOURCES: dict[str, Callable[[], str]] = {
+    "the table of settings": settings_table,
+    "the table of errors": errors_table,
+    **{f"the arguments of {tool}": lambda tool=tool: arguments_table(tool) for tool in TOOLS},
+}
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_tables_are_what_the_code_says(document: Path, pytestconfig: pytest.Config) -> None:
+    text = document.read_text()
+    right = MADE.sub(lambda mark: mark[1] + SOURCES[mark["source"]]() + mark[4], text)
+    if pytestconfig.getoption("golden"):
+        document.write_text(right)
+    assert text == right or pytestconfig.getoption("golden")
+
+
+def test_every_table_is_in_some_document() -> None:
+    marks = [mark["source"] for document in DOCUMENTS for mark in MADE.finditer(document.read_text())]
+    assert sorted(marks) == sorted(SOURCES)
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_links_lead_somewhere(document: Path) -> None:
+    links = re.findall(r"\]\((?!https?:)([^)#]+)(?:#[^)]*)?\)", document.read_text())
+    missing = [link for link in links if not (document.parent / link).exists()]
+    assert missing == []
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_paths_that_are_named_exist(document: Path) -> None:
+    named = set(re.findall(r"`((?:functions|scripts|docs)/[\w./-]+)`", document.read_text()))
+    local_only = {"functions/.env", "functions/.secret.local", "functions/venv"}
+    missing = [path for path in named - local_only if not (ROOT / path).exists()]
+    assert missing == []
+
+
+def test_the_example_file_names_every_setting_that_is_no_secret() -> None:
+    lines = (ROOT / "functions/.env.example").read_text().splitlines()
+    named = [line.removeprefix("#").partition("=")[0] for line in lines if re.match(r"#?[A-Z_]+=", line)]
+    assert named == [setting.name for setting in TABLE if not setting.secret]
+
+
+def test_the_example_file_is_a_valid_configuration() -> None:
+    lines = (ROOT / "functions/.env.example").read_text().splitlines()
+    pairs = [line.removeprefix("#").partition("=") for line in lines if re.match(r"#?[A-Z_]+=", line)]
+    load({name: value for name, _, value in pairs} | {"MCP_ADMIN_TOKEN": "a-token-that-is-long-enough"})
+
+
+def test_the_profile_in_the_configuration_guide_is_valid_and_shows_every_field() -> None:
+    text = (ROOT / "docs/CONFIGURATION.md").read_text()
+    [example] = re.findall(r"```json\n(\[.*?\])\n```", text, re.DOTALL)
+    settings = load({"MCP_ADMIN_TOKEN": "a-token-that-is-long-enough", "MCP_CLIENT_PROFILES_JSON": example})
+    assert set(settings.profiles) == {"default", "claude-web"}
+    [profile] = json.loads(example)
+    assert set(profile) == set(PROFILE_FIELDS) - {"token"}
+
+
+def test_every_kind_of_error_has_a_status() -> None:
+    kinds = {kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, MetaCortexError)}
+    internal = {kind for kind in kinds if status_code(kind.__new__(kind)) == 500}
+    assert internal == {MetaCortexError, errors.ConfigurationError}
+
+
+def test_the_tools_that_exist_are_tools_a_profile_may_name() -> None:
+    assert set(TOOLS) <= set(TOOL_NAMES)
