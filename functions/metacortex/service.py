@@ -96,7 +96,7 @@ class MemoryService:
             return Saved(earlier, WriteStatus.DUPLICATE)
         new = await self._prepare(profile, draft, space)
         if spaces is None:
-            await self._name_space()
+            await self._name_space(space)
         return await self._commit(new, draft, fingerprint, event)
 
     async def _earlier(self, fingerprint: Fingerprint, draft: Draft) -> Memory | None:
@@ -221,9 +221,11 @@ class MemoryService:
             raise unnamed_space(self._embedder.space)
         return spaces
 
-    async def _name_space(self) -> None:
+    async def _name_space(self, working: WorkingSpace) -> None:
         """Names a new collection's space, and checks the name against another caller who was first."""
-        self._working(await self._store.name_space(CollectionSpaces.only(self._embedder.space)))
+        named = await self._store.name_space(CollectionSpaces.only(self._embedder.space))
+        if self._working(named) != working:
+            raise Unavailable("The collection has just been named for another form of text; the same call works now.")
 
     def _working(self, spaces: CollectionSpaces) -> WorkingSpace:
         return working_space(spaces, self._embedder.space, self._embedder.known_formats)

@@ -2,18 +2,22 @@
 
 import base64
 import re
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from builders import NOON, Service, ToolError
-from fakes import FailingEmbedder, InMemoryMemories, SeeingImages, with_state
+from fakes import FailingEmbedder, InMemoryEvents, InMemoryMemories, SeeingImages, with_state
 from images import PNG_BASE64, WHOLE
 from metacortex import rules
 from metacortex.adapters.local_models import LocalImages
-from metacortex.bootstrap import Models
+from metacortex.bootstrap import Models, Stores
 from metacortex.errors import MetaCortexError, ModelFailed, RateLimited, TimedOut, Unavailable
-from metacortex.memory import BranchState
+from metacortex.events import Event
+from metacortex.memory import BranchState, NewMemory
+from metacortex.ports import Fingerprint
 
 
 def stored(service: Service) -> InMemoryMemories:
@@ -272,6 +276,76 @@ async def test_a_text_saved_again_after_its_memory_changed_state_is_a_new_memory
     again = await service.call("save_context", content="Fact")
     assert again["write_status"] == "created"
     assert memories[item["id"]].memory.metadata.branch_state is BranchState.DEPRECATED
+
+
+class Contended(InMemoryMemories):
+    """A store in which something happens at the moment of each of the next commits."""
+
+    def __init__(self, *happenings: Callable[["Contended", NewMemory, Fingerprint, Event], Awaitable[bool]]) -> None:
+        super().__init__(InMemoryEvents())
+        self._happenings = list(happenings)
+
+    async def save(self, new: NewMemory, fingerprint: Fingerprint, event: Event) -> bool:
+        if not self._happenings:
+            return await super().save(new, fingerprint, event)
+        return await self._happenings.pop(0)(self, new, fingerprint, event)
+
+    async def really_save(self, new: NewMemory, fingerprint: Fingerprint, event: Event) -> bool:
+        return await super().save(new, fingerprint, event)
+
+
+async def committed_but_told_otherwise(store: Contended, new: NewMemory, print_: Fingerprint, event: Event) -> bool:
+    """The client library repeated a commit whose answer was lost, and the repetition met the first one's success."""
+    assert await store.really_save(new, print_, event)
+    return False
+
+
+async def another_was_first(store: Contended, new: NewMemory, print_: Fingerprint, event: Event) -> bool:
+    other = replace(new, memory=replace(new.memory, id=f"other-{len(store.stored)}"))
+    assert await store.really_save(other, print_, event)
+    return False
+
+
+async def another_was_first_and_its_memory_changed(
+    store: Contended, new: NewMemory, print_: Fingerprint, event: Event
+) -> bool:
+    await another_was_first(store, new, print_, event)
+    [*_, last] = store.stored
+    store.stored[last] = with_state(store.stored[last], branch_state=BranchState.DEPRECATED)
+    return False
+
+
+def contended(*happenings: Callable[[Contended, NewMemory, Fingerprint, Event], Awaitable[bool]]) -> Service:
+    store = Contended(*happenings)
+    return Service(stores=Stores(memories=store, events=store.events))
+
+
+async def test_a_commit_that_meets_its_own_success_has_created_its_memory() -> None:
+    service = contended(committed_but_told_otherwise)
+    answer = await service.call("save_context", content="Fact")
+    assert answer["write_status"] == "created"
+    assert list(stored(service).stored) == [answer["item"]["id"]]
+
+
+async def test_of_two_equal_saves_at_one_moment_the_later_is_a_duplicate() -> None:
+    service = contended(another_was_first)
+    answer = await service.call("save_context", content="Fact")
+    assert (answer["write_status"], answer["item"]["id"]) == ("duplicate", "other-0")
+
+
+async def test_a_save_goes_on_where_the_memory_that_was_first_is_no_longer_in_its_state() -> None:
+    service = contended(another_was_first_and_its_memory_changed)
+    answer = await service.call("save_context", content="Fact")
+    assert answer["write_status"] == "created"
+    assert len(stored(service).stored) == 2
+
+
+async def test_a_save_that_loses_every_time_asks_to_be_repeated_and_then_succeeds() -> None:
+    service = contended(*[another_was_first_and_its_memory_changed] * 3)
+    with pytest.raises(ToolError) as error:
+        await service.call("save_context", content="Fact")
+    assert (error.value.status, error.value.code) == (503, "unavailable")
+    assert (await service.call("save_context", content="Fact"))["write_status"] == "created"
 
 
 # --- Images ---

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from builders import Service, ToolError
-from fakes import InMemoryMemories, PlaneEmbedder
+from fakes import InMemoryEvents, InMemoryMemories, PlaneEmbedder
 from metacortex.adapters.local_models import LocalImages
 from metacortex.bootstrap import Models, Stores
 from metacortex.spaces import CollectionSpaces, Space
@@ -60,9 +60,38 @@ async def test_the_collection_decides_the_form_of_the_text(service: Service) -> 
     assert embedder.forms == ["plain"]
 
 
+async def test_a_first_save_never_mixes_forms_of_text_and_works_when_it_is_repeated() -> None:
+    class NamedMeanwhile(InMemoryMemories):
+        async def name_space(self, spaces: CollectionSpaces) -> CollectionSpaces:
+            return await super().name_space(CollectionSpaces.only(Space("plane", 2, "plain")))
+
+    memories = NamedMeanwhile(InMemoryEvents())
+    embedder = PlaneEmbedder(Space("plane", 2, "titled"))
+    embedder.known_formats = ("titled", "plain")
+    models = Models(embedder=embedder, describer=LocalImages())
+    service = Service(stores=Stores(memories=memories, events=memories.events), models=models)
+    with pytest.raises(ToolError, match="the same call works now"):
+        await service.save("Fact at 10")
+    assert memories.stored == {}
+    item = await service.save("Fact at 10")
+    assert memories.stored[item["id"]].embedding.space_id == "plane@2/plain"
+
+
 async def test_first_saves_at_once_agree_on_one_space(firestore_stores: Stores) -> None:
     services = [Service(stores=firestore_stores) for _ in range(5)]
     saves = [service.save(f"Fact {i} at {i}") for i, service in enumerate(services * 5)]
     assert len({item["id"] for item in await asyncio.gather(*saves)}) == 25
     assert await firestore_stores.memories.spaces() == CollectionSpaces.only(Space("plane", 2, "plain"))
     assert len(await services[0].search("at 10", limit=20)) == 20
+
+
+async def test_a_space_named_by_another_first_save_meanwhile_is_obeyed() -> None:
+    class NamedMeanwhile(InMemoryMemories):
+        async def name_space(self, spaces: CollectionSpaces) -> CollectionSpaces:
+            return await super().name_space(CollectionSpaces.only(Space("sphere", 2, "plain")))
+
+    memories = NamedMeanwhile(InMemoryEvents())
+    with pytest.raises(ToolError) as error:
+        await Service(stores=Stores(memories=memories, events=memories.events)).save("Fact at 10")
+    assert error.value.code == "embedding_space_mismatch"
+    assert memories.stored == {}
