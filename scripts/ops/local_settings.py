@@ -1,0 +1,113 @@
+"""The settings of this checkout: functions/.env, functions/.secret.local, and the environment, which wins over both."""
+
+import fcntl
+import json
+import os
+import secrets
+import tempfile
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from dotenv import dotenv_values
+from dotenv.parser import parse_stream
+
+from ops.checkout import ENV_FILE, SECRETS_FILE
+
+
+def _agent_profile() -> str:
+    profile = {
+        "id": "agent",
+        "token": secrets.token_urlsafe(32),
+        "allowedTools": ["save_context", "search_context", "fetch_context"],
+    }
+    return json.dumps([profile])
+
+
+GENERATED: Mapping[str, Callable[[], str]] = {
+    "MCP_ADMIN_TOKEN": lambda: secrets.token_urlsafe(32),
+    "MCP_CLIENT_PROFILES_JSON": _agent_profile,
+}
+"""Settings nobody has to make up: each is generated where it is missing."""
+
+
+def read_settings(
+    environment: Mapping[str, str], *, env_file: Path = ENV_FILE, secrets_file: Path = SECRETS_FILE
+) -> dict[str, str]:
+    """Everything set, each from the strongest place: environment, secrets file, .env file. Generates nothing."""
+    stored = read_file(secrets_file)
+    settings = {**read_file(env_file), **stored, **environment}
+    # An empty token in the environment is none, rather than an order to make another.
+    return settings | {
+        name: stored[name] for name in GENERATED if not settings.get(name, "").strip() and stored.get(name)
+    }
+
+
+def generate_missing(settings: Mapping[str, str], *, secrets_file: Path | None = SECRETS_FILE) -> dict[str, str]:
+    """The settings with every missing token generated, and kept in `secrets_file` unless that is None."""
+    missing = [name for name in GENERATED if not settings.get(name, "").strip()]
+    if not missing:
+        return dict(settings)
+    if secrets_file is None:
+        return {**settings, **{name: GENERATED[name]() for name in missing}}
+    with _locked(secrets_file):
+        stored = read_file(secrets_file)
+        generated = {name: stored.get(name) or GENERATED[name]() for name in missing}
+        _write(secrets_file, generated)
+    return {**settings, **generated}
+
+
+def store(values: Mapping[str, str], *, secrets_file: Path = SECRETS_FILE) -> None:
+    """Set values in the secrets file, readable by the owner only; every other line of it stays as it is."""
+    with _locked(secrets_file):
+        _write(secrets_file, values)
+
+
+def read_file(path: Path) -> dict[str, str]:
+    """The values a .env file sets. Nothing in them is expanded: a token may hold a dollar sign."""
+    return {name: value for name, value in dotenv_values(path, interpolate=False).items() if value is not None}
+
+
+def _write(path: Path, values: Mapping[str, str]) -> None:
+    path = path.resolve()
+    kept = "".join(_other_lines(path, values))
+    if kept and not kept.endswith("\n"):
+        kept += "\n"
+    text = kept + "".join(f"{name}={_quoted(value)}\n" for name, value in values.items())
+    # mkstemp makes the file readable by the owner only, and the replacement is all or nothing.
+    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f"{path.name}.")
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(temporary).replace(path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def _other_lines(path: Path, values: Mapping[str, str]) -> Iterator[str]:
+    if not path.exists():
+        return
+    with path.open(encoding="utf-8") as file:
+        for binding in parse_stream(file):
+            if binding.key not in values:
+                yield binding.original.string
+
+
+def _quoted(value: str) -> str:
+    if value.replace("-", "").replace("_", "").isalnum():
+        return value
+    return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+@contextmanager
+def _locked(secrets_file: Path) -> Generator[None]:
+    """Hold the folder of the secrets file: two commands that add to it at once both leave what they added."""
+    descriptor = os.open(secrets_file.resolve().parent, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)

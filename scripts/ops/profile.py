@@ -1,0 +1,315 @@
+"""`metacortex profile`: the clients of an installation, and what each may do."""
+
+import json
+import os
+import re
+import secrets
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from metacortex.memory import BranchState
+from metacortex.profiles import Profile, parse_profiles, token_digest
+from ops.checkout import SECRETS_FILE
+from ops.processes import OpsError
+from ops.profile_list import (
+    NAME,
+    STANDARD_INPUT,
+    Change,
+    Document,
+    change_list,
+    read_environment,
+    read_list,
+    shown,
+)
+from ops.terminal import say, show
+
+DEFAULT_TOOLS = "save_context,search_context,fetch_context"
+STORE_IN_PRODUCTION = f"firebase functions:secrets:set {NAME} --data-file FILE"
+
+app = typer.Typer(no_args_is_help=True, help="The clients of an installation: who may call, with what, and from where.")
+
+File = Annotated[
+    Path,
+    typer.Option(
+        "--file",
+        metavar="PATH",
+        show_default=False,
+        help="The secrets file, or a file with nothing but the JSON list, or - for standard input."
+        " Default: functions/.secret.local.",
+    ),
+]
+Id = Annotated[str, typer.Argument(metavar="ID", help="The client id, as in /clients/ID/mcp.")]
+PrintJson = Annotated[
+    bool,
+    typer.Option(
+        "--print-json", help="Write nothing; print the whole new list, for Secret Manager, to standard output."
+    ),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+@app.command()
+def add(  # noqa: PLR0913 - the options of a command
+    client_id: Id,
+    *,
+    tools: Annotated[str, typer.Option(metavar="NAMES", help="The tools it may call.")] = DEFAULT_TOOLS,
+    read_states: Annotated[str, typer.Option(metavar="STATES", help="The states it may read.")] = "active",
+    write_states: Annotated[str, typer.Option(metavar="STATES", help="The states it may save in.")] = "active,wip",
+    origin: Annotated[
+        list[str] | None,
+        typer.Option(metavar="ORIGIN", help="A browser origin it may call from, or * for any; may be repeated."),
+    ] = None,
+    url_token: Annotated[
+        bool, typer.Option("--url-token", help="Accept ?auth_token= too, for a client that can only enter a URL.")
+    ] = False,
+    print_json: PrintJson = False,
+    file: File = SECRETS_FILE,
+) -> None:
+    """Make a profile for a client. Its token is printed once; only the token's hash is kept.
+
+    Names in a list are separated by commas. States are active, merged, deprecated and wip.
+
+    Example, for a web client:
+
+    \b
+    ./scripts/metacortex profile add claude-web --origin https://claude.ai --url-token
+
+    Example, for production:
+
+    \b
+    firebase functions:secrets:access MCP_CLIENT_PROFILES_JSON \\
+        | ./scripts/metacortex profile add reader --tools search_context,fetch_context --print-json --file - > new.json \\
+        && firebase functions:secrets:set MCP_CLIENT_PROFILES_JSON --data-file new.json
+    """
+    token = secrets.token_urlsafe(32)
+    document: Document = {
+        "id": client_id,
+        "tokenSha256": token_digest(token).hex(),
+        "allowedTools": _names(tools),
+        "allowedFilterStates": _names(read_states),
+        "allowedWriteStates": _names(write_states),
+        "allowedOrigins": origin or [],
+        "allowUrlToken": url_token,
+    }
+    _require_valid(document)
+
+    def added(documents: list[Document]) -> list[Document]:
+        if any(known.get("id") == client_id for known in documents):
+            raise OpsError(
+                f"There is a profile {client_id} already; choose another id, or make a new token for it:"
+                f" ./scripts/metacortex profile rotate {client_id}"
+            )
+        return [*documents, document]
+
+    _change(file, added, print_json=print_json, done=f"The profile {client_id} is added to {shown(file)}.")
+    _show_token(client_id, token, url_token=url_token, print_json=print_json)
+
+
+@app.command("list")
+def list_profiles(*, as_json: AsJson = False, file: File = SECRETS_FILE) -> None:
+    """Show every profile: its tools, states and origins, and how its credential is kept. Never the credential.
+
+    Example:
+
+    \b
+    ./scripts/metacortex profile list
+    """
+    with _refusals():
+        profiles = read_list(file)
+        described = [
+            _description(profile, document)
+            for profile, document in zip(profiles.parsed(), profiles.documents(), strict=True)
+        ]
+    if as_json:
+        show([json.dumps(described)])
+    elif not described:
+        show([f"There are no profiles in {profiles.place}; make one: ./scripts/metacortex profile add ID"])
+    else:
+        show("\n".join(_lines(each)) for each in described)
+
+
+@app.command()
+def rotate(client_id: Id, *, print_json: PrintJson = False, file: File = SECRETS_FILE) -> None:
+    """Give a profile a new token, printed once. The old one stops working with the service's next start.
+
+    Example:
+
+    \b
+    ./scripts/metacortex profile rotate claude-web
+    """
+    token = secrets.token_urlsafe(32)
+    url_token = False
+
+    def rotated(documents: list[Document]) -> list[Document]:
+        nonlocal url_token
+        old = _named(client_id, documents)
+        url_token = old.get("allowUrlToken", True)
+        kept = {name: value for name, value in old.items() if name not in {"id", "token", "tokenSha256"}}
+        new = {"id": client_id, "tokenSha256": token_digest(token).hex(), **kept}
+        return [new if document is old else document for document in documents]
+
+    done = f"The profile {client_id} has a new token in {shown(file)}; the old one works until the next start."
+    _change(file, rotated, print_json=print_json, done=done)
+    _show_token(client_id, token, url_token=url_token, print_json=print_json)
+
+
+@app.command()
+def remove(
+    client_id: Id,
+    *,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    print_json: PrintJson = False,
+    file: File = SECRETS_FILE,
+) -> None:
+    """Remove a profile: its endpoint stops existing with the service's next start. What it wrote stays.
+
+    Example:
+
+    \b
+    ./scripts/metacortex profile remove claude-web
+    """
+    if not yes:
+        _ask_before_removing(client_id, file)
+
+    def removed(documents: list[Document]) -> list[Document]:
+        old = _named(client_id, documents)
+        return [document for document in documents if document is not old]
+
+    _change(file, removed, print_json=print_json, done=f"The profile {client_id} is removed from {shown(file)}.")
+
+
+@app.command()
+def validate(
+    *,
+    file: File = SECRETS_FILE,
+    env: Annotated[bool, typer.Option("--env", help=f"Look at {NAME} in the environment instead of a file.")] = False,
+) -> None:
+    """Check the profiles and tell every fault with its place. The exit status is 0 without faults, else 1.
+
+    Example:
+
+    \b
+    ./scripts/metacortex profile validate
+
+    Example, for production:
+
+    \b
+    firebase functions:secrets:access MCP_CLIENT_PROFILES_JSON | ./scripts/metacortex profile validate --file -
+    """
+    if env and file != SECRETS_FILE:
+        raise typer.BadParameter("takes the place of --file; leave out one of the two.", param_hint="--env")
+    with _refusals():
+        count = len((read_environment() if env else read_list(file)).parsed())
+    show([f"{count} profile{'' if count == 1 else 's'}, no faults"])
+
+
+def _names(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+OPTIONS = {
+    "id": "ID",
+    "allowedTools": "--tools",
+    "allowedFilterStates": "--read-states",
+    "allowedWriteStates": "--write-states",
+    "allowedOrigins": "--origin",
+}
+_FAULT = re.compile(r"new\[0\]\.(?P<field>\w+)(?:\[(?P<position>\d+)\])? (?P<says>.*)")
+
+
+def _require_valid(document: Document) -> None:
+    """Refuse what no profile may hold, in the words of the command line."""
+    _, faults = parse_profiles(json.dumps([document]), BranchState.ACTIVE, "new")
+    for fault in faults:
+        say(_in_options(fault))
+    if faults:
+        raise typer.Exit(2)
+
+
+def _in_options(fault: str) -> str:
+    found = _FAULT.fullmatch(fault)
+    if not found:
+        return fault
+    entry = "" if found["position"] is None else f" (entry {int(found['position']) + 1})"
+    return f"{OPTIONS.get(found['field'], found['field'])}{entry} {found['says']}"
+
+
+def _named(client_id: str, documents: list[Document]) -> Document:
+    for document in documents:
+        if document.get("id") == client_id:
+            return document
+    known = ", ".join(str(document.get("id")) for document in documents) or "none"
+    raise OpsError(f"There is no profile {client_id}; there are: {known}.")
+
+
+def _ask_before_removing(client_id: str, file: Path) -> None:
+    if file == STANDARD_INPUT:
+        raise typer.BadParameter("is needed where standard input holds the profiles.", param_hint="--yes")
+    with _refusals():
+        _named(client_id, read_list(file).documents())
+    typer.confirm(f"Remove the profile {client_id} from {shown(file)}?", abort=True, err=True)
+
+
+def _change(file: Path, change: Change, *, print_json: bool, done: str) -> None:
+    if file == STANDARD_INPUT and not print_json:
+        raise typer.BadParameter("is needed where standard input holds the profiles.", param_hint="--print-json")
+    with _refusals():
+        if print_json:
+            show([read_list(file).changed(change)])
+            say(f"Nothing is written. Store the list on standard output with: {STORE_IN_PRODUCTION}")
+            say("Then deploy: a running service keeps the list it started with.")
+            return
+        change_list(file, change)
+    show([done, "A running ./scripts/dev picks it up at its next start."])
+    if os.environ.get(NAME, "").strip():
+        say(f"{NAME} is set in this environment too, and what is started from here uses that one.")
+
+
+def _show_token(client_id: str, token: str, *, url_token: bool, print_json: bool) -> None:
+    path = f"/clients/{client_id}/mcp"
+    lines = ["", f"  endpoint  {path}", f"  token     {token}"]
+    if url_token:
+        lines.append(f"  URL       {path}?auth_token=TOKEN, where a client can only enter a URL")
+    lines += ["", "The token is kept nowhere and not shown again: copy it now."]
+    if print_json:
+        say("\n".join(lines))
+    else:
+        show(lines)
+
+
+def _description(profile: Profile, document: Document) -> dict[str, Any]:
+    return {
+        "id": profile.id,
+        "allowedTools": list(profile.tools),
+        "allowedFilterStates": list(profile.readable_states),
+        "allowedWriteStates": list(profile.writable_states),
+        "allowedOrigins": list(profile.origins),
+        "allowUrlToken": profile.url_token_allowed,
+        "credential": "plain" if "token" in document else "hash",
+    }
+
+
+def _lines(described: dict[str, Any]) -> list[str]:
+    named = {
+        "tools": ", ".join(described["allowedTools"]),
+        "reads": ", ".join(described["allowedFilterStates"]),
+        "writes": ", ".join(described["allowedWriteStates"]),
+        "origins": ", ".join(described["allowedOrigins"]) or "none",
+        "URL token": "yes" if described["allowUrlToken"] else "no",
+        "credential": described["credential"],
+    }
+    return [described["id"], *(f"  {name:<12}{value}" for name, value in named.items())]
+
+
+@contextmanager
+def _refusals() -> Generator[None]:
+    """What stops a command is told as it is, and the exit status is 1."""
+    try:
+        yield
+    except OpsError as error:
+        say(str(error))
+        raise typer.Exit(1) from None
