@@ -50,17 +50,11 @@ def generate_missing(settings: Mapping[str, str], *, secrets_file: Path | None =
         return dict(settings)
     if secrets_file is None:
         return {**settings, **{name: GENERATED[name]() for name in missing}}
-    with _locked(secrets_file):
+    with locked(secrets_file):
         stored = read_file(secrets_file)
         generated = {name: stored.get(name) or GENERATED[name]() for name in missing}
-        _write(secrets_file, generated)
+        write(secrets_file, generated)
     return {**settings, **generated}
-
-
-def store(values: Mapping[str, str], *, secrets_file: Path = SECRETS_FILE) -> None:
-    """Set values in the secrets file, readable by the owner only; every other line of it stays as it is."""
-    with _locked(secrets_file):
-        _write(secrets_file, values)
 
 
 def read_file(path: Path) -> dict[str, str]:
@@ -68,7 +62,8 @@ def read_file(path: Path) -> dict[str, str]:
     return {name: value for name, value in dotenv_values(path, interpolate=False).items() if value is not None}
 
 
-def _write(path: Path, values: Mapping[str, str]) -> None:
+def write(path: Path, values: Mapping[str, str]) -> None:
+    """Set values in a .env file, readable by the owner only; every other line of it stays as it is."""
     path = path.resolve()
     kept = "".join(_other_lines(path, values))
     if kept and not kept.endswith("\n"):
@@ -103,7 +98,7 @@ def _quoted(value: str) -> str:
 
 
 @contextmanager
-def _locked(secrets_file: Path) -> Generator[None]:
+def locked(secrets_file: Path) -> Generator[None]:
     """Hold the folder of the secrets file: two commands that add to it at once both leave what they added."""
     descriptor = os.open(secrets_file.resolve().parent, os.O_RDONLY)
     try:

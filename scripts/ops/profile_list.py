@@ -20,7 +20,7 @@ from metacortex.memory import BranchState
 from metacortex.profiles import ADMIN_ID, Profile, token_fault
 from metacortex.settings import load
 from ops.checkout import ROOT
-from ops.local_settings import _locked, _write, read_file, read_settings  # pyright: ignore[reportPrivateUsage]
+from ops.local_settings import locked, read_file, read_settings, write
 from ops.processes import OpsError
 
 NAME = "MCP_CLIENT_PROFILES_JSON"
@@ -121,7 +121,7 @@ def read_environment() -> ProfileList:
 def change_list(file: Path, change: Change) -> None:
     """Change the profiles in a file of settings. Of changes at the same time, none is lost."""
     _require_folder(file)
-    with _locked(file):
+    with locked(file):
         profiles = read_list(file)
         if not profiles.is_settings_file:
             raise OpsError(f"{profiles.place} holds nothing but a JSON list; add --print-json to see the changed list.")
@@ -172,6 +172,6 @@ def _require_folder(file: Path) -> None:
 
 def _store(file: Path, text: str) -> None:
     try:
-        _write(file, {NAME: text})
+        write(file, {NAME: text})
     except OSError as error:
         raise OpsError(f"{shown(file)} cannot be written: {error.strerror}.") from None

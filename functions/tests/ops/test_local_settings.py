@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from metacortex.settings import load
-from ops.local_settings import generate_missing, read_file, read_settings, store
+from ops.local_settings import generate_missing, locked, read_file, read_settings, write
 
 
 @pytest.fixture
@@ -72,22 +72,26 @@ def test_other_lines_of_the_file_stay_as_they_are(secrets_file: Path) -> None:
 
 @pytest.mark.parametrize("value", ["plain-token_1", "with space", "it's", "a\\b", '[{"id": "x"}]', "a$b#c", "ü"])
 def test_any_value_is_read_as_it_was_stored(secrets_file: Path, value: str) -> None:
-    store({"NAME": "before"}, secrets_file=secrets_file)
-    store({"NAME": value}, secrets_file=secrets_file)
+    write(secrets_file, {"NAME": "before"})
+    write(secrets_file, {"NAME": value})
     assert read_file(secrets_file) == {"NAME": value}
 
 
 def test_a_link_stays_a_link(tmp_path: Path, secrets_file: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     secrets_file.symlink_to(tmp_path / "elsewhere/secrets")
-    store({"NAME": "value"}, secrets_file=secrets_file)
+    write(secrets_file, {"NAME": "value"})
     assert secrets_file.is_symlink()
     assert read_file(tmp_path / "elsewhere/secrets") == {"NAME": "value"}
 
 
 def test_two_that_store_at_once_both_leave_what_they_stored(secrets_file: Path) -> None:
+    def add(number: int) -> None:
+        with locked(secrets_file):
+            write(secrets_file, {f"NAME_{number}": str(number)})
+
     with ThreadPoolExecutor() as pool:
-        list(pool.map(lambda number: store({f"NAME_{number}": str(number)}, secrets_file=secrets_file), range(20)))
+        list(pool.map(add, range(20)))
     assert len(read_file(secrets_file)) == 20
 
 
