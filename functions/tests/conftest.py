@@ -8,6 +8,7 @@ from typing import Any
 import grpc.aio
 import pytest
 from google.cloud.firestore_v1.async_client import AsyncClient
+from hypothesis import settings
 
 from builders import Service
 from channel import Channel
@@ -16,6 +17,10 @@ from metacortex.adapters.firestore_events import FirestoreEvents
 from metacortex.adapters.firestore_memories import FirestoreMemories
 from metacortex.bootstrap import Stores
 from ops.emulator import EmulatorUnavailable, running_emulator
+
+# A busy machine is no fault of the code: properties are about what holds, not about how fast.
+settings.register_profile("metacortex", deadline=None)
+settings.load_profile("metacortex")
 
 
 @pytest.fixture(scope="session")

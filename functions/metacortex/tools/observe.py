@@ -65,10 +65,10 @@ class Observer:
             events.append(call.retrieval(_known(tool.retrieval_event(arguments, result))))
         return events
 
-    async def unknown(self, name: str, profile: Profile) -> None:
-        """Leaves the event of a call to a tool that does not exist for this client."""
-        call = ToolCall(profile.id, name[:64].encode(errors="replace").decode(), self._clock)
-        await self._recorder.record(call.failed(InvalidArgument("There is no such tool for this client."), 400))
+    async def refused(self, name: str, profile: Profile, message: str) -> None:
+        """Leaves the event of a call that reached no tool."""
+        call = ToolCall(profile.id, name[:64], self._clock)
+        await self._recorder.record(call.failed(InvalidArgument(message), 400))
 
 
 def _known(fields: Mapping[str, Any]) -> dict[str, Any]:

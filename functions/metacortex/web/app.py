@@ -136,8 +136,7 @@ _CHECKED_HEADERS = {b"content-type": b"application/json", b"accept": b"applicati
 def _checked(scope: Scope, profile: Profile) -> Scope:
     """A request that has stood every check, as MCP gets it."""
     others = [(name, value) for name, value in scope["headers"] if name not in _CHECKED_HEADERS]
-    state = scope.get("state", {}) | {"profile": profile}
-    return {**scope, "headers": [*others, *_CHECKED_HEADERS.items()], "state": state}
+    return {**scope, "headers": [*others, *_CHECKED_HEADERS.items()], "state": {"profile": profile}}
 
 
 def _unavailable(error: ConfigurationError) -> Response:

@@ -75,7 +75,7 @@ def _check(body: bytes) -> None:
         # Stricter than the standard library: refuses NaN, half surrogate pairs, and nesting deeper than 200.
         message: Any = from_json(body, allow_inf_nan=False)
     except ValueError:
-        raise malformed("The body is not valid JSON.") from None
+        raise malformed("The body is not valid JSON in UTF-8, or escapes half of a surrogate pair.") from None
     if not isinstance(message, dict) or not _is_rpc(message):  # pyright: ignore[reportUnknownArgumentType]
         raise malformed("Send one JSON-RPC 2.0 message; batches are not supported.", INVALID_REQUEST_CODE)
 

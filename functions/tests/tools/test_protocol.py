@@ -91,6 +91,20 @@ async def test_invalid_arguments_are_a_tool_error_and_an_event(service: Service)
     assert event.fields["error"]["status_code"] == 400
 
 
+@pytest.mark.parametrize(
+    "params", [{"name": "save_context", "arguments": "x"}, {"name": {"a": 1}}, {"arguments": {}}, {"name": 5}], ids=str
+)
+async def test_a_call_without_the_form_of_a_tool_call_is_a_protocol_error_and_an_event(
+    service: Service, params: dict[str, Any]
+) -> None:
+    with pytest.raises(ProtocolError) as error:
+        await service.rpc("tools/call", params)
+    assert error.value.code == -32602
+    [event] = service.events
+    assert event.fields["tool_name"] == (params["name"] if isinstance(params.get("name"), str) else "")
+    assert event.fields["error"]["status_code"] == 400
+
+
 async def test_an_unknown_method_is_a_protocol_error(service: Service) -> None:
     with pytest.raises(ProtocolError) as error:
         await service.rpc("resources/list", {})

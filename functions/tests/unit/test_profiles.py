@@ -163,6 +163,7 @@ A_DIGEST = "0" * 63 + "1"
         ({"allowedTool": ["search_context"]}, "allowedTool"),
         ({"allowUrlTokens": True}, "allowUrlTokens"),
         ({"colour": "red"}, "colour"),
+        ({"line\nfeed": "x"}, "(a key)"),
         ({OTHER: "a token where the key should be"}, "(a key)"),
     ],
     ids=str,

@@ -5,7 +5,7 @@ import string
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from builders import ADMIN_TOKEN, PROFILES, environment
@@ -171,7 +171,6 @@ SECRETS = st.builds(
 )
 
 
-@settings(deadline=None)
 @given(secret=SECRETS)
 def test_no_fault_holds_a_secret(secret: str) -> None:
     profiles = [{**PROFILES[0], "token": secret}, {"token": secret, "id": 7}, {"tokenSha256": secret, "x": secret}]

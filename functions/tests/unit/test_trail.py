@@ -5,7 +5,7 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from builders import PROJECT, FakeClock
@@ -66,7 +66,6 @@ async def test_two_instances_count_apart() -> None:
     assert [event.fields["count"] for event in events.stored.values() if "count" in event.fields] == [1, 1]
 
 
-@settings(deadline=None)
 @given(bursts=BURSTS)
 def test_every_refusal_of_a_flood_is_counted_once_its_minute_is_over_and_costs_few_writes(
     bursts: list[tuple[str, int, float]],
