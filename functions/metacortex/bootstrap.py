@@ -42,7 +42,9 @@ def application(environment: Mapping[str, str] = os.environ) -> Starlette:
     @functools.cache
     def installed() -> Installation:
         settings = load(environment)
-        return install(settings, firestore(settings, project), models(settings))
+        # Models first: what is wrong with them is told before anything is connected.
+        chosen = models(settings, project)
+        return install(settings, firestore(settings, project), chosen)
 
     return create_app(installed, project_id=project, service_name=service_name(environment))
 
@@ -69,12 +71,26 @@ def firestore(settings: Settings, project: str | None) -> Stores:
     return Stores(memories=FirestoreMemories(client, settings.memory_collection), events=FirestoreEvents(client))
 
 
-def models(settings: Settings) -> Models:
-    """The configured model route. Raises ConfigurationError for one that this version does not have."""
+def models(settings: Settings, project: str | None) -> Models:
+    """The configured model route. Nothing is connected or probed here."""
     if settings.provider is not ModelProvider.LOCAL:
-        raise ConfigurationError(
-            [f"MODEL_PROVIDER: the {settings.provider} route is not part of this version; set MODEL_PROVIDER=local."]
-        )
+        return _gemini(settings, project)
     from metacortex.adapters.local_models import LocalEmbedder, LocalImages
 
     return Models(embedder=LocalEmbedder(), describer=LocalImages())
+
+
+def _gemini(settings: Settings, project: str | None) -> Models:
+    from metacortex.adapters.gemini_client import Route
+    from metacortex.adapters.gemini_embedder import GeminiEmbedder
+    from metacortex.adapters.gemini_images import GeminiImages
+
+    if settings.provider is ModelProvider.GEMINI:
+        embedding = generation = Route(api_key=settings.gemini_api_key)
+    elif project is None:
+        raise ConfigurationError(["GCLOUD_PROJECT is not set; Vertex AI needs the project to be named."])
+    else:
+        embedding = Route(project=project, location=settings.gemini_vertex_location)
+        generation = Route(project=project, location=settings.gemini_generation_vertex_location)
+    embedder = GeminiEmbedder(embedding, settings.gemini_embedding_model, settings.gemini_embedding_dimensions)
+    return Models(embedder=embedder, describer=GeminiImages(generation, settings.gemini_multimodal_model))

@@ -173,27 +173,30 @@ class Settings:
         "MODEL_PROVIDER",
         _one_of(*ModelProvider),
         None,
-        "Where embeddings come from: `local` needs no account; `gemini` and `vertex` come with the next version.",
+        "Where models are reached: `local` on this machine without an account, `gemini` by key, `vertex` on Vertex AI by identity.",
         shown="in the emulator `gemini` if GEMINI_API_KEY is set, else `local`; deployed `vertex`",
     )
     gemini_api_key: str = _setting(
         "GEMINI_API_KEY", _text, "", "The key of the `gemini` route.", shown="none", secret=True
     )
     gemini_embedding_model: str = _setting(
-        "GEMINI_EMBEDDING_MODEL", _text, "gemini-embedding-2", "The embedding model of both Gemini routes." + _LATER
+        "GEMINI_EMBEDDING_MODEL",
+        _text,
+        "gemini-embedding-2",
+        "The embedding model of both Gemini routes; part of the embedding space.",
     )
     gemini_embedding_dimensions: int = _setting(
-        "GEMINI_EMBEDDING_DIMENSIONS", _whole(128, 2048), 768, "The size of its vectors." + _LATER
+        "GEMINI_EMBEDDING_DIMENSIONS", _whole(128, 2048), 768, "The size of its vectors; part of the embedding space."
     )
     gemini_multimodal_model: str = _setting(
-        "GEMINI_MULTIMODAL_MODEL", _text, "gemini-3.5-flash-lite", "The model that describes images." + _LATER
+        "GEMINI_MULTIMODAL_MODEL", _text, "gemini-3.5-flash-lite", "The model that describes images for retrieval."
     )
     gemini_merge_model: str = _setting(
         "GEMINI_MERGE_MODEL", _text, "gemini-3.5-flash-lite", "The model that merges memories." + _LATER
     )
-    gemini_vertex_location: str = _setting("GEMINI_VERTEX_LOCATION", _text, REGION, "Where Vertex AI embeds." + _LATER)
+    gemini_vertex_location: str = _setting("GEMINI_VERTEX_LOCATION", _text, REGION, "Where Vertex AI embeds.")
     gemini_generation_vertex_location: str = _setting(
-        "GEMINI_GENERATION_VERTEX_LOCATION", _text, "global", "Where Vertex AI describes and merges." + _LATER
+        "GEMINI_GENERATION_VERTEX_LOCATION", _text, "global", "Where Vertex AI describes images."
     )
     memory_collection: str = _setting(
         "MEMORY_COLLECTION", _collection, "memory_vectors", "The Firestore collection that holds the memories."
@@ -324,6 +327,10 @@ def load(environment: Mapping[str, str]) -> Settings:
     if settings.memory_collection == settings.retrieval_eval_memory_collection:
         faults.append(
             "RETRIEVAL_EVAL_MEMORY_COLLECTION must not be MEMORY_COLLECTION; evaluation would mix with memories."
+        )
+    if settings.provider is ModelProvider.GEMINI and not settings.gemini_api_key:
+        faults.append(
+            "GEMINI_API_KEY is not set, and MODEL_PROVIDER=gemini needs it; set it, or choose vertex or local."
         )
     scoped, profile_faults = parse_profiles(
         settings.client_profiles_json, settings.default_filter_state, "MCP_CLIENT_PROFILES_JSON"

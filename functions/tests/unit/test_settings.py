@@ -113,7 +113,8 @@ def test_every_setting_of_the_table_is_tested_here() -> None:
 
 @pytest.mark.parametrize(("name", "text", "value"), [(name, *pair) for name, pairs in VALID.items() for pair in pairs])
 def test_a_valid_value_is_read(name: str, text: str, value: object) -> None:
-    assert getattr(load(environment(**{name: text})), NAMES[name].field) == value
+    # With a key, so that the gemini route is whole.
+    assert getattr(load(environment(GEMINI_API_KEY="k") | {name: text}), NAMES[name].field) == value
 
 
 @pytest.mark.parametrize(
@@ -199,13 +200,18 @@ def test_no_fault_holds_a_secret(secret: str) -> None:
         ({"FIRESTORE_EMULATOR_HOST": "127.0.0.1:1", "GEMINI_API_KEY": " "}, ModelProvider.LOCAL),
         ({"FIRESTORE_EMULATOR_HOST": "127.0.0.1:1", "MODEL_PROVIDER": "vertex"}, ModelProvider.VERTEX),
         ({"FUNCTIONS_EMULATOR": "true", "GEMINI_API_KEY": "k", "MODEL_PROVIDER": "local"}, ModelProvider.LOCAL),
-        ({"MODEL_PROVIDER": "gemini"}, ModelProvider.GEMINI),
+        ({"MODEL_PROVIDER": "gemini", "GEMINI_API_KEY": "k"}, ModelProvider.GEMINI),
     ],
 )
 def test_the_provider_is_the_configured_one_or_follows_from_the_surroundings(
     settings: dict[str, str], provider: ModelProvider
 ) -> None:
     assert load({"MCP_ADMIN_TOKEN": A_TOKEN} | settings).provider is provider
+
+
+def test_the_gemini_route_without_its_key_is_a_fault() -> None:
+    [fault] = faults(environment(MODEL_PROVIDER="gemini"))
+    assert fault.startswith("GEMINI_API_KEY is not set")
 
 
 def admin(**settings: str) -> Any:

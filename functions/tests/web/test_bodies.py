@@ -154,7 +154,10 @@ NO_MESSAGE = {
 async def test_what_is_no_json_is_a_parse_error(service: Service, era: dict[str, str], body: bytes) -> None:
     response = await service.http.post(path_of("agent"), content=body, headers=VALID | era)
     assert response.status_code == 400
-    error = {"code": PARSE_ERROR, "message": "The body is not valid JSON in UTF-8, or escapes half of a surrogate pair."}
+    error = {
+        "code": PARSE_ERROR,
+        "message": "The body is not valid JSON in UTF-8, or escapes half of a surrogate pair.",
+    }
     assert response.json() == {"jsonrpc": "2.0", "id": None, "error": error}
     assert service.events[0].fields["reason"] == "malformed"
 

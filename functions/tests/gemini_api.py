@@ -1,0 +1,100 @@
+"""A server on this machine that speaks the Gemini API's shapes, by key and on Vertex AI, and fails as a test says."""
+
+import asyncio
+import hashlib
+import math
+import random
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+Body = dict[str, Any]
+DESCRIPTION = "A diagram. The label reads Q7."
+
+
+def vector_of(text: str, dimensions: int) -> list[float]:
+    """A vector that belongs to a text, and is not of length one: smaller models do not normalise."""
+    chance = random.Random(hashlib.sha256(text.encode()).digest())
+    return [3 * chance.gauss(0, 1) for _ in range(dimensions)]
+
+
+def text_in(content: Body) -> str:
+    return "".join(part.get("text", "") for part in content["parts"])
+
+
+def failure(code: int, status: str = "SOME_STATUS", **details: Any) -> Response:
+    """An error as the API words it, quoting what it was sent."""
+    error = {"code": code, "message": "the prompt and the key are quoted here", "status": status, **details}
+    return JSONResponse({"error": error}, code)
+
+
+def generated(text: str | None = DESCRIPTION, finish: str = "STOP", **more: Any) -> Response:
+    parts = [] if text is None else [{"text": text}]
+    candidate = {"content": {"role": "model", "parts": parts}, "finishReason": finish}
+    return JSONResponse({"candidates": [candidate], **more})
+
+
+@dataclass
+class GeminiApi:
+    """What was asked, and what to answer next instead of the right thing."""
+
+    asked: list[tuple[str, Body]] = field(default_factory=list[tuple[str, Body]])
+    headers: list[dict[str, str]] = field(default_factory=list[dict[str, str]])
+    next: list[Response | Callable[[Body], Response | Awaitable[Response]]] = field(default_factory=list[Any])
+
+    @property
+    def verbs(self) -> list[str]:
+        return [path.rpartition(":")[2] for path, _ in self.asked]
+
+    @property
+    def app(self) -> Starlette:
+        return Starlette(routes=[Route("/{path:path}", self._answer, methods=["POST"])])
+
+    async def _answer(self, request: Request) -> Response:
+        path = request.url.path
+        if path == "/token":
+            return JSONResponse({"access_token": "an-access-token", "expires_in": 3600, "token_type": "Bearer"})
+        body = await request.json()
+        self.asked.append((path, body))
+        self.headers.append(dict(request.headers))
+        if not self.next:
+            return _right(path.rpartition(":")[2], body)
+        scripted = self.next.pop(0)
+        answer = scripted if isinstance(scripted, Response) else scripted(body)
+        return answer if isinstance(answer, Response) else await answer
+
+
+def _right(verb: str, body: Body) -> Response:
+    match verb:
+        case "batchEmbedContents":
+            found = [
+                {"values": vector_of(text_in(each["content"]), each["outputDimensionality"])}
+                for each in body["requests"]
+            ]
+            return JSONResponse({"embeddings": found})
+        case "embedContent":
+            size = (body.get("embedContentConfig") or body)["outputDimensionality"]
+            return JSONResponse({"embedding": {"values": vector_of(text_in(body["content"]), size)}})
+        case "predict":
+            size = body["parameters"]["outputDimensionality"]
+            found = [{"embeddings": {"values": vector_of(each["content"], size)}} for each in body["instances"]]
+            return JSONResponse({"predictions": found})
+        case "generateContent":
+            return generated()
+        case _:
+            return failure(404, "NOT_FOUND")
+
+
+async def never(_: Body) -> Response:
+    """Answers after anyone has stopped waiting."""
+    await asyncio.sleep(60)
+    return failure(500)
+
+
+def length(vector: tuple[float, ...]) -> float:
+    return math.hypot(*vector)
