@@ -2,6 +2,7 @@
 
 import functions_framework.aio
 from firebase_functions import https_fn, options
+from firebase_functions.params import SecretParam
 from flask import Request as FlaskRequest
 from flask import Response as FlaskResponse
 from starlette.applications import Starlette
@@ -9,6 +10,7 @@ from starlette.requests import Request
 
 from metacortex.bootstrap import application
 from metacortex.settings import REGION
+from metacortex.web.limits import CALLS_AT_ONCE
 
 app = application()
 
@@ -17,8 +19,10 @@ app = application()
     region=REGION,
     memory=options.MemoryOption.MB_512,
     timeout_sec=300,
-    concurrency=80,
+    # What one instance serves at once; the platform starts another before it would be told 429.
+    concurrency=CALLS_AT_ONCE,
     max_instances=5,
+    secrets=[SecretParam("MCP_ADMIN_TOKEN"), SecretParam("MCP_CLIENT_PROFILES_JSON")],
     invoker="public",
 )
 def metaCortexMcp(_: FlaskRequest) -> FlaskResponse:  # noqa: N802  # pyright: ignore[reportRedeclaration]

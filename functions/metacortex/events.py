@@ -58,10 +58,10 @@ class ToolCall:
         self._started = time.perf_counter()
         self.request: Mapping[str, Any] = {}
 
-    def _event(self, fields: Mapping[str, Any]) -> Event:
+    def _event(self, fields: Mapping[str, Any], event_id: str | None = None) -> Event:
         common = {"event_type": "tool_call", "client_id": self._client_id, "tool_name": self._tool_name}
         document = {**common, "request": self.request, **fields}
-        return Event(id=self._id, kind=EventKind.MEMORY, timestamp=self._clock(), fields=document)
+        return Event(id=event_id or self._id, kind=EventKind.MEMORY, timestamp=self._clock(), fields=document)
 
     def _latency(self) -> dict[str, int]:
         return {"latency_ms": round((time.perf_counter() - self._started) * 1000)}
@@ -74,9 +74,9 @@ class ToolCall:
         return self._event({"status": "success", "response": response} | self._latency())
 
     def failed(self, error: BaseException, status_code: int) -> Event:
-        return self._event(
-            {"status": "error", "error": describe(error) | {"status_code": status_code}} | self._latency()
-        )
+        """An event of its own: where a commit's answer was lost, the success that it stored must stand beside it."""
+        outcome = {"status": "error", "error": describe(error) | {"status_code": status_code}}
+        return self._event(outcome | self._latency(), uuid.uuid4().hex)
 
     def retrieval(self, fields: Mapping[str, Any]) -> Event:
         """The opt-in telemetry of a search or fetch, with the whole query."""

@@ -57,10 +57,12 @@ class TerminalFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         line = super().format(record)
         event: Mapping[str, object] = getattr(record, "event", {})
-        shown = {
-            name: event[name] for name in ("client_id", "status", "status_code", "latency_ms", "error") if name in event
-        }
-        return line + "".join(f" {name}={value}" for name, value in shown.items())
+        names = ("client_id", "status", "status_code", "latency_ms", "error")
+        return line + "".join(f" {name}={_shown(event[name])}" for name in names if name in event)
+
+
+def _shown(value: object) -> object:
+    return f"{value['code']}: {value['message']}" if isinstance(value, Mapping) else value
 
 
 def configure(*, project: str | None, readable: bool) -> None:

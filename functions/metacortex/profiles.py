@@ -5,6 +5,7 @@ import hashlib
 import hmac
 import json
 import re
+from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeGuard, TypeVar
@@ -74,8 +75,9 @@ class Profile:
 
     def require_writable(self, state: BranchState) -> None:
         if state not in self.writable_states:
-            allowed = ", ".join(self.writable_states) or "none"
-            raise Forbidden(f"This client may not write {state} memories; it may write: {allowed}.")
+            raise Forbidden(
+                f"This client may not write {state} memories; it may write: {', '.join(self.writable_states)}."
+            )
 
     def require_origin(self, origin: Origin) -> None:
         if origin is Origin.LEGACY_IMPORT and not self.is_admin:
@@ -90,6 +92,8 @@ def token_digest(token: str) -> bytes:
 
 
 _NO_TOKEN = token_digest("")
+PLACEHOLDER_DIGEST = "0" * 64
+"""What documents show in place of a digest: no profile may keep it."""
 
 
 def token_fault(token: str) -> str | None:
@@ -111,10 +115,18 @@ def default_state(preferred: BranchState, readable: Sequence[BranchState]) -> Br
 # --- MCP_CLIENT_PROFILES_JSON ---
 
 
+class _Object(dict[str, Any]):
+    """A JSON object that knows which of its keys stand in it twice; of those the last counts for a plain dict."""
+
+    def __init__(self, pairs: list[tuple[str, Any]]) -> None:
+        super().__init__(pairs)
+        self.repeated = [key for key, count in Counter(key for key, _ in pairs).items() if count > 1]
+
+
 class _Reader:
     """Reads one JSON object strictly and collects faults with their place; never puts a value into a fault."""
 
-    def __init__(self, place: str, document: Mapping[str, Any], faults: list[str]) -> None:
+    def __init__(self, place: str, document: _Object, faults: list[str]) -> None:
         self.place = place
         self.document = document
         self.faults = faults
@@ -123,6 +135,8 @@ class _Reader:
         self.faults.append(f"{self.place}.{key} {says}.")
 
     def only_keys(self, known: Sequence[str]) -> None:
+        for key in self.document.repeated:
+            self.fault(key if key in known else "(a key)", "stands there twice")
         for key in self.document:
             if key in known:
                 continue
@@ -133,9 +147,9 @@ class _Reader:
 
     def names(self, key: str, allowed: Sequence[_Name], default: Sequence[_Name] | None) -> tuple[_Name, ...]:
         """A non-empty list of distinct names out of `allowed`; `default` None means that the key is required."""
-        value = self.document.get(key)
-        if value is None and default is not None:
+        if default is not None and key not in self.document:
             return tuple(default)
+        value = self.document.get(key)
         if not _is_text_list(value) or not value:
             self.fault(key, f"must be a non-empty list of names out of {', '.join(allowed)}")
             return ()
@@ -168,7 +182,7 @@ def parse_profiles(text: str, preferred_state: BranchState, place: str) -> tuple
     A profile with a fault is among the profiles too, so that what it shares with others can be told as well.
     """
     try:
-        documents = json.loads(text) if text.strip() else []
+        documents = json.loads(text, object_pairs_hook=_Object) if text.strip() else []
     except (ValueError, RecursionError) as error:
         where = f" at line {error.lineno} column {error.colno}" if isinstance(error, json.JSONDecodeError) else ""
         return {}, [f"{place} is not valid JSON{where}; check for a missing quote or a trailing comma."]
@@ -178,10 +192,10 @@ def parse_profiles(text: str, preferred_state: BranchState, place: str) -> tuple
     profiles: dict[str, Profile] = {}
     for position, document in enumerate(documents):  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
         where = f"{place}[{position}]"
-        if not isinstance(document, dict):
+        if not isinstance(document, _Object):
             faults.append(f"{where} must be a JSON object.")
             continue
-        profiles[where] = _parse_profile(_Reader(where, document, faults), preferred_state)  # pyright: ignore[reportUnknownArgumentType]
+        profiles[where] = _parse_profile(_Reader(where, document, faults), preferred_state)
     ids = {where: profile.id for where, profile in profiles.items() if profile.id}
     faults += [f"{where}.id is also the id of {earlier}." for where, earlier in _repeats(ids)]
     return profiles, faults
@@ -230,6 +244,8 @@ def _parse_digest(reader: _Reader) -> bytes:
     parsed = bytes.fromhex(digest.strip())
     if parsed == _NO_TOKEN:
         reader.fault("tokenSha256", "is the digest of an empty token")
+    if digest.strip() == PLACEHOLDER_DIGEST:
+        reader.fault("tokenSha256", "is a placeholder; ./scripts/metacortex profile add makes a token and its digest")
     return parsed
 
 

@@ -150,7 +150,9 @@ def parse_time(value: object) -> int:
 
 
 def _from_number(value: float) -> int | None:
-    return None if isinstance(value, bool) or not math.isfinite(value) else math.floor(value)
+    if isinstance(value, float):
+        return math.floor(value) if math.isfinite(value) else None
+    return None if isinstance(value, bool) else value
 
 
 def _from_text(value: object) -> int | None:

@@ -47,10 +47,11 @@ class SearchRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """The matches, nearest first, and the state that was searched. `truncated`: there may be more that were not seen."""
+    """The matches, nearest first, with the state and the limit that counted. `truncated`: there may be more, not seen."""
 
     matches: tuple[Match, ...]
     branch_state: BranchState
+    limit: int
     truncated: bool = False
 
 
@@ -160,7 +161,7 @@ class MemoryService:
         limit = request.limit or self._limits.results
         working = await self._space_to_read()
         if working is None:
-            return Found(matches=(), branch_state=state)
+            return Found(matches=(), branch_state=state, limit=limit)
         vector = await self._embedder.embed_query(request.query, text_format=working.space.text_format)
         candidates = limit if request.valid_at is None else max(limit, self._limits.candidates)
         question = Nearest(
@@ -172,7 +173,7 @@ class MemoryService:
             limit=candidates,
         )
         matches, truncated = await self._valid_matches(question, request.valid_at, limit)
-        return Found(matches=tuple(matches[:limit]), branch_state=state, truncated=truncated)
+        return Found(matches=tuple(matches[:limit]), branch_state=state, limit=limit, truncated=truncated)
 
     async def _valid_matches(self, question: Nearest, valid_at: int | None, limit: int) -> tuple[list[Match], bool]:
         """The matches that hold at a moment, and whether more may exist than could be looked at."""

@@ -173,7 +173,7 @@ class Settings:
         "MODEL_PROVIDER",
         _one_of(*ModelProvider),
         None,
-        "Where models are reached: `local` on this machine without an account, `gemini` by key, `vertex` on Vertex AI by identity.",
+        "Where models are: `local` on this machine without an account, `gemini` by key, `vertex` on Vertex AI by identity.",
         shown="in the emulator `gemini` if GEMINI_API_KEY is set, else `local`; deployed `vertex`",
     )
     gemini_api_key: str = _setting(

@@ -6,6 +6,7 @@ import uuid
 from collections.abc import Mapping
 from typing import Any
 
+from metacortex.errors import MetaCortexError
 from metacortex.events import Clock, Event, EventKind, rejection
 from metacortex.ports import EventLog
 
@@ -27,6 +28,8 @@ class Recorder:
         try:
             async with asyncio.timeout(WRITE_SECONDS):
                 await self._event_log.append(events)
+        except (MetaCortexError, TimeoutError) as error:
+            logger.warning("An event could not be stored: %s", getattr(error, "message", "no answer in time"))
         except Exception:
             logger.exception("An event could not be stored")
 

@@ -26,8 +26,6 @@ _NO_INDEX = Unavailable("The store has no index for this query; its owner must d
 # What each error of the client library means here; the closest class in its method resolution order decides.
 ERRORS: Mapping[type[BaseException], MetaCortexError] = {
     exceptions.ServiceUnavailable: _TRY_AGAIN,
-    exceptions.InternalServerError: _TRY_AGAIN,
-    exceptions.Unknown: _TRY_AGAIN,
     exceptions.ServerError: _TRY_AGAIN,
     exceptions.Conflict: _TRY_AGAIN,
     exceptions.Cancelled: _TRY_AGAIN,

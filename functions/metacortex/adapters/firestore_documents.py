@@ -18,7 +18,7 @@ from metacortex.memory import (
     Provenance,
     SupersessionReason,
 )
-from metacortex.rules import DEFAULT_TOPIC, score, summary
+from metacortex.rules import DEFAULT_TOPIC, parse_time, score, summary
 from metacortex.spaces import FIRST_VECTOR_FIELD
 
 CONTENT = "content"
@@ -95,19 +95,19 @@ def decode_match(memory_id: str, document: Mapping[str, Any], content: str | Non
 def decode_metadata(document: Mapping[str, Any]) -> Metadata:
     stored: Mapping[str, Any] = document.get(METADATA) or {}
     return Metadata(
-        topic=stored.get("module_name") or DEFAULT_TOPIC,
+        topic=_text(stored.get("module_name")) or DEFAULT_TOPIC,
         branch_state=_enum(BranchState, stored.get("branch_state")) or BranchState.ACTIVE,
         modality=_modality(stored.get("modality")),
         created_at=_time(stored.get("created_at")),
         updated_at=_time(stored.get("updated_at")),
-        artifact_refs=tuple(stored.get("artifact_refs") or ()),
+        artifact_refs=_texts(stored.get("artifact_refs")),
         valid_from=_time(stored.get("valid_from")),
         valid_until=_time(stored.get("valid_until")),
-        superseded_by=stored.get("superseded_by"),
+        superseded_by=_text(stored.get("superseded_by")),
         supersession_reason=_enum(SupersessionReason, stored.get("supersession_reason")),
         initiator=_enum(Initiator, stored.get("initiator")),
         provenance=_decode_provenance(stored.get("provenance")),
-        written_by=stored.get("written_by"),
+        written_by=_text(stored.get("written_by")),
     )
 
 
@@ -117,8 +117,8 @@ def _decode_provenance(stored: Mapping[str, Any] | None) -> Provenance | None:
         return None
     return Provenance(
         origin=origin,
-        source_session=stored.get("source_session"),
-        derived_from=tuple(stored.get("derived_from") or ()),
+        source_session=_text(stored.get("source_session")),
+        derived_from=_texts(stored.get("derived_from")),
         confidence=stored.get("confidence"),
     )
 
@@ -133,4 +133,16 @@ def _enum(kind: type[E], value: object) -> E | None:
 
 
 def _time(value: object) -> int | None:
-    return int(value) if isinstance(value, int | float) else None
+    """A stored instant; one that could not be shown is none, so that it spoils no answer."""
+    try:
+        return parse_time(value) if isinstance(value, int | float) else None
+    except ValueError:
+        return None
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _texts(value: object) -> tuple[str, ...]:
+    return tuple(item for item in value if isinstance(item, str)) if isinstance(value, list) else ()

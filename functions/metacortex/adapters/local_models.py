@@ -5,12 +5,15 @@ Loads about 16 MB of weights with the first text. Its packages are in the develo
 
 import asyncio
 import functools
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 from metacortex.errors import InvalidArgument, ModelFailed
 from metacortex.memory import Image
 from metacortex.spaces import Space
+
+PART_CHARACTERS = 2_000
 
 
 class LocalEmbedder:
@@ -36,18 +39,23 @@ class LocalImages:
         return None
 
 
+# One at a time: the first text loads the weights, and long texts would otherwise add up their memory.
+_THREAD = ThreadPoolExecutor(max_workers=1, thread_name_prefix="local-model")
+
+
 async def _embed(text: str) -> tuple[float, ...]:
-    # In a thread: the first text loads the weights, and a long one would keep the event loop from other callers.
-    return await asyncio.to_thread(_embed_now, text)
+    return await asyncio.get_running_loop().run_in_executor(_THREAD, _embed_now, text)
 
 
 def _embed_now(text: str) -> tuple[float, ...]:
-    # Mean pooling has no zero vector but for a text without tokens, and such a vector has no direction to compare.
-    vector = _model().embed([text], norm=False)[0]
-    length = float((vector**2).sum()) ** 0.5
+    """The mean of all words' vectors, of length one. A long text is taken in parts, so that its size costs no memory."""
+    parts = (text[start : start + PART_CHARACTERS] for start in range(0, len(text), PART_CHARACTERS))
+    total: Any = sum(_model().embed([part], norm=False)[0] * len(part) for part in parts)
+    length = float((total**2).sum()) ** 0.5
+    # A vector without direction cannot be compared with any.
     if not length > 0:
         raise ModelFailed("The local model finds no words in this text; add some.")
-    return tuple(float(value) / length for value in vector)
+    return tuple(float(value) / length for value in total)
 
 
 @functools.cache

@@ -16,6 +16,8 @@ from metacortex.tools.schema import parse
 from metacortex.tools.tool import AnyTool
 from metacortex.trail import Recorder
 
+LONGEST_TEXT = 200
+
 logger = logging.getLogger(__name__)
 
 
@@ -54,7 +56,7 @@ class Observer:
         result = await tool.run(self._service, profile, arguments, event)
         payload = dict(tool.payload(arguments, result, profile))
         if tool.event_is_committed(result):
-            self._recorder.log(event(result))
+            self._recorder.log(call.succeeded(_known(tool.response_event(result))))
         else:
             await self._recorder.record(*self._events(tool, arguments, result, call))
         return CallToolResult(content=[TextContent(text=payloads.to_json(payload))], structured_content=payload)
@@ -62,7 +64,7 @@ class Observer:
     def _events(self, tool: AnyTool, arguments: Any, result: Any, call: ToolCall) -> list[Event]:
         events = [call.succeeded(_known(tool.response_event(result)))]
         if self._telemetry and tool.retrieval_event is not None:
-            events.append(call.retrieval(_known(tool.retrieval_event(arguments, result))))
+            events.append(call.retrieval(tool.retrieval_event(arguments, result)))
         return events
 
     async def refused(self, name: str, profile: Profile, message: str) -> None:
@@ -72,7 +74,12 @@ class Observer:
 
 
 def _known(fields: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in fields.items() if value is not None}
+    """What there is to tell. A refused call may hold texts of any length: the trail keeps their beginning."""
+    return {name: _cut(value) for name, value in fields.items() if value is not None}
+
+
+def _cut(value: Any) -> Any:
+    return value[:LONGEST_TEXT] if isinstance(value, str) else value
 
 
 def _failure(payload: Mapping[str, Any]) -> CallToolResult:

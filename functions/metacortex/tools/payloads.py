@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from typing import Any, NotRequired, TypeVar
+from typing import Any, NotRequired
 
 from typing_extensions import TypedDict  # pydantic wants this one before Python 3.12
 
@@ -114,19 +114,28 @@ def to_json(payload: Any) -> str:
     return json.dumps(payload, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 
 
-P = TypeVar("P", bound=MatchPayload)
+def within_budget(matches: Sequence[MatchPayload]) -> tuple[list[MatchPayload], bool]:
+    """The leading matches that fit into one answer, whole ones only, and whether anything was left out.
 
-
-def within_budget(items: Sequence[P]) -> list[P]:
-    """The leading items that fit into one answer, whole ones only, and at least the first."""
-    kept: list[P] = []
+    A match that would fill an answer by itself comes without its long lists: fetching it shows them.
+    """
+    kept: list[MatchPayload] = []
     used = 0
-    for payload in items:
-        used += len(to_json(payload)) + 1
-        if kept and used > ANSWER_CHARACTERS:
-            break
-        kept.append(payload)
-    return kept
+    for match in matches:
+        fitting = match if len(to_json(match)) <= ANSWER_CHARACTERS else _without_lists(match)
+        used += len(to_json(fitting)) + 1
+        if used > ANSWER_CHARACTERS:
+            return kept, True
+        kept.append(fitting)
+    return kept, kept != list(matches)
+
+
+def _without_lists(match: MatchPayload) -> MatchPayload:
+    shorter: dict[str, Any] = {**match["metadata"]}
+    shorter.pop("artifact_refs", None)
+    if "provenance" in shorter:
+        shorter["provenance"] = {name: value for name, value in shorter["provenance"].items() if name != "derived_from"}
+    return {**match, "metadata": shorter}  # pyright: ignore[reportReturnType]
 
 
 STATUS_CODES: dict[type[MetaCortexError], int] = {

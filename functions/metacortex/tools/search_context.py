@@ -1,6 +1,7 @@
 """search_context: find memories by meaning."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal, NotRequired
 
 from mcp_types import ToolAnnotations
@@ -62,31 +63,41 @@ class SearchResult(TypedDict):
     truncated: NotRequired[bool]
 
 
+@dataclass(frozen=True)
+class Answer:
+    """What was found, and what of it fits into one answer."""
+
+    found: Found
+    matches: list[payloads.MatchPayload]
+    truncated: bool
+
+
 async def run(
-    service: MemoryService, profile: Profile, arguments: SearchArguments, _: Callable[[Found], Event]
-) -> Found:
-    return await service.search(profile, arguments.to_request())
+    service: MemoryService, profile: Profile, arguments: SearchArguments, _: Callable[[Answer], Event]
+) -> Answer:
+    found = await service.search(profile, arguments.to_request())
+    matches, cut = payloads.within_budget([payloads.match(match, profile) for match in found.matches])
+    return Answer(found, matches, found.truncated or cut)
 
 
-def payload(arguments: SearchArguments, found: Found, profile: Profile) -> SearchResult:
+def payload(arguments: SearchArguments, answer: Answer, _: Profile) -> SearchResult:
     applied: AppliedFilters = {
         "filter_topic": (arguments.filter_topic or "").strip() or None,
-        "filter_state": found.branch_state,
+        "filter_state": answer.found.branch_state,
     }
     if arguments.valid_at is not None:
         applied["valid_at"] = rules.format_time(arguments.valid_at)
     if arguments.filter_origin is not None:
         applied["filter_origin"] = Origin(arguments.filter_origin)
-    matches = payloads.within_budget([payloads.match(match, profile) for match in found.matches])
-    result: SearchResult = {"matches": matches, "applied_filters": applied}
-    if found.truncated or len(matches) < len(found.matches):
+    result: SearchResult = {"matches": answer.matches, "applied_filters": applied}
+    if answer.truncated:
         result["truncated"] = True
     return result
 
 
 def request_event(arguments: SearchArguments) -> Mapping[str, Any]:
     return {
-        "query_preview": " ".join(arguments.query.split())[:QUERY_PREVIEW_CHARACTERS],
+        "query_preview": " ".join(arguments.query[: 4 * QUERY_PREVIEW_CHARACTERS].split())[:QUERY_PREVIEW_CHARACTERS],
         "query_length": len(arguments.query),
         **_filters(arguments),
         "limit": arguments.limit,
@@ -97,17 +108,18 @@ def _filters(arguments: SearchArguments) -> dict[str, Any]:
     return {name: getattr(arguments, name) for name in ("filter_topic", "filter_state", "valid_at", "filter_origin")}
 
 
-def response_event(found: Found) -> Mapping[str, Any]:
-    return {"result_count": len(found.matches), "result_ids": [match.id for match in found.matches]}
+def response_event(answer: Answer) -> Mapping[str, Any]:
+    return {"result_count": len(answer.matches), "result_ids": [match["id"] for match in answer.matches]}
 
 
-def retrieval_event(arguments: SearchArguments, found: Found) -> Mapping[str, Any]:
+def retrieval_event(arguments: SearchArguments, answer: Answer) -> Mapping[str, Any]:
+    filters = {name: value for name, value in _filters(arguments).items() if value is not None}
     return {
         "query": arguments.query,
-        **_filters(arguments),
-        "filter_state": found.branch_state,
-        "limit": arguments.limit,
-        "results": [{"id": match.id, "score": match.score} for match in found.matches],
+        **filters,
+        "filter_state": answer.found.branch_state,
+        "limit": answer.found.limit,
+        "results": [{"id": match["id"], "score": match["score"]} for match in answer.matches],
     }
 
 

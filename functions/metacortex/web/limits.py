@@ -1,5 +1,6 @@
 """What a request may cost: calls at once, and the size and shape of its body."""
 
+import asyncio
 from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any
@@ -18,6 +19,7 @@ from metacortex.web.responses import (
 )
 
 BODY_BYTES = 1_048_576
+BODY_SECONDS = 15.0
 CALLS_AT_ONCE = 64
 
 
@@ -61,12 +63,16 @@ async def read_message(request: Request) -> bytes:
 async def _read(request: Request) -> bytes:
     body = bytearray()
     try:
-        async for chunk in request.stream():
-            body += chunk
-            if len(body) > BODY_BYTES:
-                raise body_too_large(BODY_BYTES)
+        # A body that never ends would hold one of the calls at once for good.
+        async with asyncio.timeout(BODY_SECONDS):
+            async for chunk in request.stream():
+                body += chunk
+                if len(body) > BODY_BYTES:
+                    raise body_too_large(BODY_BYTES)
     except ClientDisconnect:
         raise malformed("The body ended early.") from None
+    except TimeoutError:
+        raise malformed(f"The body did not arrive within {BODY_SECONDS:.0f} seconds.") from None
     return bytes(body)
 
 
@@ -77,7 +83,10 @@ def _check(body: bytes) -> None:
     except ValueError:
         raise malformed("The body is not valid JSON in UTF-8, or escapes half of a surrogate pair.") from None
     if not isinstance(message, dict) or not _is_rpc(message):  # pyright: ignore[reportUnknownArgumentType]
-        raise malformed("Send one JSON-RPC 2.0 message; batches are not supported.", INVALID_REQUEST_CODE)
+        raise malformed(
+            "Send one JSON-RPC 2.0 message whose id is a text or a whole number; batches are not supported.",
+            INVALID_REQUEST_CODE,
+        )
 
 
 def _is_rpc(message: dict[str, Any]) -> bool:

@@ -175,6 +175,25 @@ async def test_an_older_document_without_a_summary_is_found_with_one(service: Se
     assert match["summary"] == LEGACY["content"][:217] + "..."
 
 
+@pytest.mark.parametrize("spoilt", [1e300, float("nan"), float("inf"), True, "soon", [1]])
+async def test_a_stored_value_that_cannot_be_shown_spoils_no_answer(
+    service: Service, firestore: AsyncClient, spoilt: Any
+) -> None:
+    await service.save("new at 0")
+    known = {
+        "branch_state": "active",
+        "module_name": 7,
+        "artifact_refs": "abc",
+        "created_at": spoilt,
+        "valid_from": spoilt,
+    }
+    await firestore.collection("memory_vectors").document("old-1").set({**LEGACY, "metadata": known})
+    match, _ = await service.search("at 90", valid_at=1)
+    assert match["id"] == "old-1"
+    assert match["metadata"] == {"topic": "general", "branch_state": "active", "modality": "text"}
+    assert (await service.fetch("old-1"))["metadata"] == match["metadata"]
+
+
 async def test_a_collection_that_names_no_space_is_neither_searched_nor_written(
     service: Service, firestore: AsyncClient
 ) -> None:

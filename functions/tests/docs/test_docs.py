@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from metacortex import errors
-from metacortex.errors import MetaCortexError
-from metacortex.profiles import PROFILE_FIELDS, TOOL_NAMES
+from metacortex.errors import ConfigurationError, MetaCortexError
+from metacortex.profiles import PLACEHOLDER_DIGEST, PROFILE_FIELDS, TOOL_NAMES, token_digest
 from metacortex.settings import TABLE, Setting, load
 from metacortex.tools.payloads import STATUS_CODES, status_code
 from metacortex.tools.schema import arguments_schema
@@ -111,7 +111,10 @@ def test_the_example_file_is_a_valid_configuration() -> None:
 def test_the_profile_in_the_configuration_guide_is_valid_and_shows_every_field() -> None:
     text = (ROOT / "docs/CONFIGURATION.md").read_text()
     [example] = re.findall(r"```json\n(\[.*?\])\n```", text, re.DOTALL)
-    settings = load({"MCP_ADMIN_TOKEN": "a-token-that-is-long-enough", "MCP_CLIENT_PROFILES_JSON": example})
+    with pytest.raises(ConfigurationError, match=r"tokenSha256 is a placeholder"):
+        load({"MCP_ADMIN_TOKEN": "a-token-that-is-long-enough", "MCP_CLIENT_PROFILES_JSON": example})
+    filled = example.replace(PLACEHOLDER_DIGEST, token_digest("another-token-that-is-long").hex())
+    settings = load({"MCP_ADMIN_TOKEN": "a-token-that-is-long-enough", "MCP_CLIENT_PROFILES_JSON": filled})
     assert set(settings.profiles) == {"default", "claude-web"}
     [profile] = json.loads(example)
     assert set(profile) == set(PROFILE_FIELDS) - {"token"}

@@ -111,6 +111,8 @@ async def test_a_thousand_calls_leave_memory_where_it_was(function: Function) ->
         for start in range(0, 1_000, 20):
             batch = (save(http, function, content=f"Memory {start + i}", topic="memory") for i in range(20))
             await asyncio.gather(*batch)
+        # Also the largest texts there may be, several at once.
+        await asyncio.gather(*(save(http, function, content=f"{i} " + "long words " * 36_000) for i in range(8)))
     assert resident_megabytes(function.worker_pid()) < 220
 
 

@@ -175,7 +175,9 @@ async def test_every_form_of_an_instant_is_the_same_instant(service: Service, mo
     assert (await service.save("Fact", valid_from=moment))["metadata"]["valid_from"] == "2026-03-01T00:00:00.000Z"
 
 
-@pytest.mark.parametrize("moment", ["tomorrow", "2026-02-30", 1e300, -1e300, True, "20260301", "1772323200000", "", []])
+@pytest.mark.parametrize(
+    "moment", ["tomorrow", "2026-02-30", 1e300, -1e300, 10**400, True, "20260301", "1772323200000", "", []]
+)
 async def test_what_is_no_instant_is_refused_with_the_accepted_forms(service: Service, moment: Any) -> None:
     error = await refused(service, content="Fact", valid_from=moment)
     assert error.status == 400
@@ -325,6 +327,21 @@ async def test_a_commit_that_meets_its_own_success_has_created_its_memory() -> N
     answer = await service.call("save_context", content="Fact")
     assert answer["write_status"] == "created"
     assert list(stored(service).stored) == [answer["item"]["id"]]
+
+
+async def committed_but_never_answered(store: Contended, new: NewMemory, print_: Fingerprint, event: Event) -> bool:
+    assert await store.really_save(new, print_, event)
+    raise TimedOut("The store did not answer in time.")
+
+
+async def test_a_commit_whose_answer_is_lost_leaves_both_its_success_and_the_failure_that_was_told() -> None:
+    service = contended(committed_but_never_answered)
+    with pytest.raises(ToolError) as error:
+        await service.call("save_context", content="Fact")
+    assert error.value.status == 504
+    assert (await service.call("save_context", content="Fact"))["write_status"] == "duplicate"
+    told = [(event.fields["status"], event.fields.get("response", {}).get("write_status")) for event in service.events]
+    assert told == [("success", "created"), ("error", None), ("success", "duplicate")]
 
 
 async def test_of_two_equal_saves_at_one_moment_the_later_is_a_duplicate() -> None:

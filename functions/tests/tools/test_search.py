@@ -191,6 +191,19 @@ async def test_an_answer_over_its_budget_is_cut_at_whole_items_and_says_so(servi
     assert len(result["content"][0]["text"]) <= 40_500
 
 
+async def test_a_match_that_would_fill_an_answer_by_itself_comes_without_its_lists(service: Service) -> None:
+    refs = [f"{n:02} " + "r" * 990 for n in range(50)]
+    sources = [f"{n:03}" + "s" * 1_400 for n in range(100)]
+    item = await service.save("Fact at 10", artifact_refs=refs, derived_from=sources)
+    await service.save("Other at 20")
+    answer = await service.call("search_context", query="at 10")
+    assert [match["summary"] for match in answer["matches"]] == ["Fact at 10", "Other at 20"]
+    assert answer["matches"][0]["metadata"].keys().isdisjoint({"artifact_refs"})
+    assert answer["matches"][0]["metadata"]["provenance"] == {"origin": "agent_inferred"}
+    assert answer["truncated"] is True
+    assert (await service.fetch(item["id"]))["metadata"]["artifact_refs"] == refs
+
+
 async def test_text_is_not_escaped_to_ascii(service: Service) -> None:
     await service.save("雾凇 🦉 at 10")
     result = await service.rpc("tools/call", {"name": "search_context", "arguments": {"query": "at 10"}})

@@ -9,7 +9,7 @@ import pytest
 from builders import ADMIN_TOKEN, TOKENS, environment
 from metacortex.errors import ConfigurationError
 from metacortex.memory import BranchState
-from metacortex.profiles import PROFILE_FIELDS, SCOPED_WRITE_STATES, TOOL_NAMES, Profile
+from metacortex.profiles import PROFILE_FIELDS, SCOPED_WRITE_STATES, TOOL_NAMES, Profile, parse_profiles
 from metacortex.settings import load
 
 PLACE = "MCP_CLIENT_PROFILES_JSON"
@@ -108,6 +108,12 @@ def test_a_profile_shows_no_digest() -> None:
 # --- What is refused ---
 
 A_DIGEST = "0" * 63 + "1"
+
+
+def test_a_key_that_stands_twice_is_a_fault() -> None:
+    tools = '"allowedTools": ["save_context"]'
+    text = f'[{{"id": "a", "tokenSha256": "{A_DIGEST}", {tools}, {tools}}}]'
+    assert parse_profiles(text, BranchState.ACTIVE, PLACE)[1] == [f"{PLACE}[0].allowedTools stands there twice."]
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """What a body may be: at most 1 MiB of JSON, one message."""
 
+import asyncio
 import gzip
 import json
 from collections.abc import AsyncGenerator
@@ -7,6 +8,7 @@ from collections.abc import AsyncGenerator
 import pytest
 
 from builders import Service, path_of
+from metacortex.web import limits
 from web.edge import BODY_LIMIT, LISTING, VALID, ask, cors_headers
 
 MODERN = {"mcp-protocol-version": "2026-07-28", "mcp-method": "tools/list"}
@@ -49,6 +51,18 @@ async def test_a_body_that_grows_too_large_is_cut_off_early_whatever_it_declared
     response = await service.http.post(path_of("agent"), content=body(), headers=headers)
     assert response.status_code == 413
     assert taken <= BODY_LIMIT + 65_536
+
+
+async def test_a_body_that_never_ends_is_given_up(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "BODY_SECONDS", 0.1)
+
+    async def body() -> AsyncGenerator[bytes]:
+        yield b'{"jsonrpc"'
+        await asyncio.Event().wait()
+
+    response = await service.http.post(path_of("agent"), content=body(), headers=VALID)
+    assert response.status_code == 400
+    assert "did not arrive" in response.json()["error"]["message"]
 
 
 # --- Content type ---
