@@ -97,7 +97,7 @@ def payload(arguments: SearchArguments, answer: Answer, _: Profile) -> SearchRes
 
 def request_event(arguments: SearchArguments) -> Mapping[str, Any]:
     return {
-        "query_preview": " ".join(arguments.query[: 4 * QUERY_PREVIEW_CHARACTERS].split())[:QUERY_PREVIEW_CHARACTERS],
+        "query_preview": " ".join(arguments.query.split())[:QUERY_PREVIEW_CHARACTERS],
         "query_length": len(arguments.query),
         **_filters(arguments),
         "limit": arguments.limit,
