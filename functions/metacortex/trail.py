@@ -12,6 +12,8 @@ from metacortex.ports import EventLog
 
 WRITE_SECONDS = 2.0
 SINGLE_REJECTIONS_A_MINUTE = 10
+# A method is whatever a caller calls it.
+LONGEST_METHOD = 20
 
 logger = logging.getLogger(__name__)
 
@@ -60,7 +62,13 @@ class Rejections:
         now = self._clock()
         late = self._turn_to(now // 60_000)
         self._seen += 1
-        fields = {"client_id": client_id, "method": method, "path": path, "status_code": status_code, "reason": reason}
+        fields = {
+            "client_id": client_id,
+            "method": method[:LONGEST_METHOD],
+            "path": path,
+            "status_code": status_code,
+            "reason": reason,
+        }
         if self._seen <= SINGLE_REJECTIONS_A_MINUTE:
             await self._recorder.record(*late, rejection(uuid.uuid4().hex, now, fields))
             return

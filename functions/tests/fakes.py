@@ -5,7 +5,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from metacortex.events import Event
+from metacortex.events import Event, EventKind
 from metacortex.memory import Image, Match, Memory, NewMemory
 from metacortex.ports import Fingerprint, Nearest
 from metacortex.rules import DUPLICATE_WINDOW_MS, score, summary
@@ -16,10 +16,10 @@ class InMemoryEvents:
     """The EventLog port: events by id."""
 
     def __init__(self) -> None:
-        self.stored: dict[str, Event] = {}
+        self.stored: dict[tuple[EventKind, str], Event] = {}
 
     async def append(self, events: Sequence[Event]) -> None:
-        self.stored |= {event.id: event for event in events}
+        self.stored |= {(event.kind, event.id): event for event in events}
 
 
 @dataclass

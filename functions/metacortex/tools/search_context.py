@@ -42,12 +42,16 @@ class SearchArguments(Arguments):
     def to_request(self) -> SearchRequest:
         return SearchRequest(
             query=rules.query(self.query),
-            topic=rules.short_text(self.filter_topic, "filter_topic", rules.TOPIC_CHARACTERS),
+            topic=self.topic(),
             branch_state=BranchState(self.filter_state) if self.filter_state else None,
             origin=Origin(self.filter_origin) if self.filter_origin else None,
             valid_at=self.valid_at,
             limit=self.limit,
         )
+
+    def topic(self) -> str | None:
+        """The topic to filter by; None for a blank one."""
+        return rules.short_text(self.filter_topic, "filter_topic", rules.TOPIC_CHARACTERS)
 
 
 class AppliedFilters(TypedDict):
@@ -82,7 +86,7 @@ async def run(
 
 def payload(arguments: SearchArguments, answer: Answer, _: Profile) -> SearchResult:
     applied: AppliedFilters = {
-        "filter_topic": (arguments.filter_topic or "").strip() or None,
+        "filter_topic": arguments.topic(),
         "filter_state": answer.found.branch_state,
     }
     if arguments.valid_at is not None:
@@ -113,11 +117,10 @@ def response_event(answer: Answer) -> Mapping[str, Any]:
 
 
 def retrieval_event(arguments: SearchArguments, answer: Answer) -> Mapping[str, Any]:
-    filters = {name: value for name, value in _filters(arguments).items() if value is not None}
+    filters = _filters(arguments) | {"filter_topic": arguments.topic(), "filter_state": answer.found.branch_state}
     return {
         "query": arguments.query,
-        **filters,
-        "filter_state": answer.found.branch_state,
+        **{name: value for name, value in filters.items() if value is not None},
         "limit": answer.found.limit,
         "results": [{"id": match["id"], "score": match["score"]} for match in answer.matches],
     }

@@ -2,21 +2,28 @@
 
 import itertools
 import json
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+import pytest
+from google.cloud.firestore_v1.async_client import AsyncClient
+
+from builders import JSON_HEADERS, ProtocolError, Service, ToolError, bearer, environment, path_of
 from channel import Channel
-from metacortex.bootstrap import Stores
+from fakes import PlaneEmbedder, SeeingImages
+from images import PNG_BASE64
+from metacortex import rules
+from metacortex.bootstrap import Models, Stores
 from metacortex.memory import BranchState, Origin
 from metacortex.ports import Nearest
-from metacortex.rules import CONTENT_BYTES
+from metacortex.spaces import Space
 
 INDEXES: dict[str, Any] = json.loads((Path(__file__).parents[3] / "firestore.indexes.json").read_text())
-# Firestore refuses an indexed string over 1,500 bytes; these may be longer, or are never asked for.
-UNINDEXED = {
-    "memory_vectors": {"content", "summary", "retrieval_text", "media", "embedding", "metadata.artifact_refs"},
-    "retrieval_query_events": {"query"},
-}
+# Firestore cuts what is longer in an index, so that a query would find what it should not.
+INDEXED_BYTES = 1_500
+# Short enough for an index, but nothing asks for them: each would cost a write per index entry.
+NEVER_ASKED_FOR = {("memory_vectors", path) for path in ("summary", "media", "embedding", "metadata.artifact_refs")}
 EXPIRING = {"memory_vectors_write_fingerprints", "memory_events", "retrieval_query_events"}
 
 
@@ -55,12 +62,95 @@ def test_vector_indexes_have_the_default_dimensions() -> None:
     assert {index["fields"][-1]["vectorConfig"]["dimension"] for index in INDEXES["indexes"]} == {768}
 
 
-def test_what_may_be_too_long_for_an_index_has_none() -> None:
+OWL = "\N{OWL}"
+LONGEST: dict[str, Any] = {
+    "content": OWL * (rules.CONTENT_BYTES // 4),
+    "topic": OWL * rules.TOPIC_CHARACTERS,
+    "artifact_refs": [OWL * (rules.ARTIFACT_REF_BYTES // 4)] * rules.ARTIFACT_REFS,
+    "image_base64": PNG_BASE64,
+    "image_mime_type": "image/png",
+    "source_session": OWL * rules.SOURCE_SESSION_CHARACTERS,
+    "derived_from": [OWL * (rules.DOCUMENT_ID_BYTES // 4)] * rules.DERIVED_FROM,
+}
+ENDLESS = OWL * 20_000
+WIDE = " " * 20_000
+TAKEN: list[tuple[str, dict[str, Any]]] = [
+    ("save_context", LONGEST),
+    ("save_context", {"content": "Fact", "topic": f"{WIDE}Birds", "source_session": f"{WIDE}s"}),
+    ("search_context", {"query": OWL * rules.QUERY_CHARACTERS, "filter_topic": LONGEST["topic"], "limit": 20}),
+    ("search_context", {"query": f"{WIDE}owl", "filter_topic": f"{WIDE}Birds"}),
+]
+REFUSED: list[tuple[str, dict[str, Any]]] = [
+    ("save_context", {"content": "Fact", "topic": ENDLESS}),
+    ("save_context", {"content": "Fact", "branch_state": ENDLESS, "origin": ENDLESS, "valid_from": ENDLESS}),
+    ("save_context", {"content": "Fact", "valid_from": WIDE, "artifact_refs": list(range(1_000)), "draft": ENDLESS}),
+    ("search_context", {"query": ENDLESS + OWL}),
+    ("search_context", {"query": "owl", "filter_topic": ENDLESS}),
+    ("fetch_context", {"id": OWL * (rules.DOCUMENT_ID_BYTES // 4)}),
+    ("fetch_context", {"id": ENDLESS, "document_id": ENDLESS}),
+    (ENDLESS, {}),
+]
+
+
+class WidestEmbedder(PlaneEmbedder):
+    """The plane in as many dimensions as Firestore's vectors may have."""
+
+    async def embed_query(self, text: str, *, text_format: str) -> tuple[float, ...]:
+        return *await super().embed_query(text, text_format=text_format), *[0.0] * 2_046
+
+
+@pytest.fixture
+async def longest(firestore_stores: Stores, firestore: AsyncClient) -> dict[str, list[dict[str, Any]]]:
+    """Every document there is, by collection, after clients have sent the longest they can."""
+    # A description of 2,048 tokens hardly has more than these 16,000 bytes.
+    seeing = Models(embedder=WidestEmbedder(Space("plane", 2_048, "plain")), describer=SeeingImages(OWL * 4_000))
+    settings = environment(RETRIEVAL_EVENT_LOGGING_ENABLED="true")
+    service = Service(settings=settings, stores=firestore_stores, models=seeing)
+    for tool, arguments in TAKEN:
+        await service.call(tool, **arguments)
+    for tool, arguments in REFUSED:
+        with pytest.raises((ToolError, ProtocolError)):
+            await service.call(tool, **arguments)
+    await service.http.request("M" * 20_000, path_of("agent"), headers=JSON_HEADERS | bearer("agent"))
+    return {
+        collection.id: [snapshot.to_dict() or {} async for snapshot in collection.stream()]
+        async for collection in firestore.collections()
+    }
+
+
+def too_long(value: object, path: str = "") -> Iterator[str]:
+    """The field paths of the texts in a document that no index takes; those in a list have the list's."""
+    if isinstance(value, str):
+        if len(value.encode()) > INDEXED_BYTES:
+            yield path
+    elif isinstance(value, Mapping):
+        for name, part in cast("Mapping[str, object]", value).items():
+            yield from too_long(part, f"{path}.{name}".lstrip("."))
+    elif isinstance(value, Sequence) and not isinstance(value, bytes):
+        for part in cast("Sequence[object]", value):
+            yield from too_long(part, path)
+
+
+async def test_exactly_what_is_too_long_for_an_index_or_never_asked_for_has_none(
+    longest: dict[str, list[dict[str, Any]]],
+) -> None:
+    found = {
+        (collection, path)
+        for collection, documents in longest.items()
+        for document in documents
+        for path in too_long(document)
+    }
     unindexed = {
         (field["collectionGroup"], field["fieldPath"]) for field in INDEXES["fieldOverrides"] if not field.get("ttl")
     }
-    assert unindexed == {(collection, path) for collection, paths in UNINDEXED.items() for path in paths}
-    assert CONTENT_BYTES > 1_500
+    assert found | NEVER_ASKED_FOR == unindexed
+
+
+async def test_the_longest_memory_is_stored_and_the_longest_calls_leave_their_events(
+    longest: dict[str, list[dict[str, Any]]],
+) -> None:
+    assert max(len(memory["content"].encode()) for memory in longest["memory_vectors"]) == rules.CONTENT_BYTES
+    assert len(longest["memory_events"]) == len(TAKEN) + len(REFUSED) + 1
 
 
 def test_what_expires_has_a_ttl_policy() -> None:

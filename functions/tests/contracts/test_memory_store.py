@@ -1,12 +1,14 @@
 """What every MemoryStore does: the same tests over Firestore in the emulator and over the fake that other tests use."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 import pytest
+from google.cloud.firestore_v1.async_client import AsyncClient
 
-from builders import NOON, in_memory
+from builders import NOON
+from fakes import InMemoryEvents, InMemoryMemories
 from metacortex.bootstrap import Stores
 from metacortex.events import Event, EventKind
 from metacortex.memory import (
@@ -44,14 +46,33 @@ WHOLE = Memory(
 )
 
 
+class ExpiringMemories(InMemoryMemories):
+    """The fake, with fingerprints that can go as a TTL policy makes them go."""
+
+    async def expire(self, fingerprint_id: str) -> None:
+        del self._fingerprints[fingerprint_id]
+
+
 @pytest.fixture(params=["fake", "firestore"])
 def stores(request: pytest.FixtureRequest) -> Stores:
-    return in_memory() if request.param == "fake" else request.getfixturevalue("firestore_stores")
+    if request.param == "firestore":
+        return request.getfixturevalue("firestore_stores")
+    events = InMemoryEvents()
+    return Stores(memories=ExpiringMemories(events), events=events)
 
 
 @pytest.fixture
 def store(stores: Stores) -> MemoryStore:
     return stores.memories
+
+
+@pytest.fixture
+def expire(store: MemoryStore, request: pytest.FixtureRequest) -> Callable[[str], Awaitable[object]]:
+    """Deletes a fingerprint behind the store's back."""
+    if isinstance(store, ExpiringMemories):
+        return store.expire
+    firestore: AsyncClient = request.getfixturevalue("firestore")
+    return lambda name: firestore.collection("memory_vectors_write_fingerprints").document(name).delete()
 
 
 def a_memory(name: str, vector: tuple[float, float] = (1.0, 0.0), **metadata: object) -> NewMemory:
@@ -126,6 +147,19 @@ async def test_a_save_against_a_changed_fingerprint_stores_nothing(store: Memory
     assert await store.save(a_memory("three"), again, an_event("e3"))
     assert not await store.save(a_memory("four"), again, an_event("e4"))
     assert (await store.fingerprint("print"))[0].memory_id == "three"
+
+
+async def test_a_save_against_a_fingerprint_that_has_expired_since_stores_nothing(
+    store: MemoryStore, expire: Callable[[str], Awaitable[object]]
+) -> None:
+    await save(store, a_memory("one"))
+    before, _ = await store.fingerprint("print of one")
+    await expire("print of one")
+    assert not await store.save(a_memory("two"), before, an_event("e2"))
+    assert await store.get("two") is None
+    unused, _ = await store.fingerprint("print of one")
+    assert unused == Fingerprint(id="print of one")
+    assert await store.save(a_memory("two"), unused, an_event("e3"))
 
 
 async def test_a_memory_is_never_overwritten(store: MemoryStore) -> None:

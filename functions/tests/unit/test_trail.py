@@ -137,7 +137,7 @@ async def test_a_retrieval_event_is_stored_with_its_query_and_logged_without() -
     with logged() as log:
         logs.configure(project=PROJECT, readable=False)
         await Recorder(events).record(event)
-    assert events.stored[event.id].fields["query"] == "a private matter"
+    assert events.stored[event.kind, event.id].fields["query"] == "a private matter"
     [line] = log.lines
     assert (line["limit"], line["event_id"]) == (5, event.id)
     assert "private" not in log.text

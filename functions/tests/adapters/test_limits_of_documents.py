@@ -1,0 +1,90 @@
+"""Numbers that a store holds to: how long a space is remembered, how far a search looks, and how large a memory may be."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from google.cloud.firestore_v1.async_client import AsyncClient
+
+from builders import NOON, FakeClock, Service, environment
+from channel import Channel
+from fakes import InMemoryMemories
+from metacortex.adapters.firestore_spaces import FirestoreSpaces
+from metacortex.bootstrap import Stores
+from metacortex.spaces import CollectionSpaces, Space
+
+PLANE = CollectionSpaces.only(Space("plane", 2, "plain"))
+
+# --- How long a space is remembered ---
+
+
+async def test_a_named_space_is_read_again_after_thirty_seconds(channel: Channel, firestore: AsyncClient) -> None:
+    seconds = FakeClock(1_000)
+    spaces = FirestoreSpaces(firestore, "memory_vectors", seconds)
+    await spaces.name(PLANE)
+    channel.requests.clear()
+    for seconds.now, reads in ((1_000, 0), (1_029, 0), (1_030, 1), (1_059, 1), (1_060, 2)):
+        assert await spaces.read() == PLANE
+        assert len(channel.calls) == reads
+
+
+async def test_that_nothing_is_named_is_never_remembered(channel: Channel, firestore: AsyncClient) -> None:
+    spaces = FirestoreSpaces(firestore, "memory_vectors")
+    assert [await spaces.read(), await spaces.read()] == [None, None]
+    assert channel.calls == ["BatchGetDocuments"] * 2
+
+
+# --- How far a search looks ---
+
+
+def crowd(service: Service, item: dict[str, Any], copies: int) -> None:
+    """Puts copies of a saved memory beside it, as near to every query as it is."""
+    memories = service.stores.memories
+    assert isinstance(memories, InMemoryMemories)
+    saved = memories.stored[item["id"]]
+    for i in range(copies):
+        memories.stored[f"copy-{i}"] = replace(saved, memory=replace(saved.memory, id=f"copy-{i}"))
+
+
+@pytest.mark.parametrize("number", [20, 21, 500])
+async def test_a_plain_search_that_fills_its_limit_is_whole(service: Service, number: int) -> None:
+    crowd(service, await service.save("Fact at 10"), number - 1)
+    answer = await service.call("search_context", query="at 10", limit=20)
+    assert len(answer["matches"]) == 20
+    assert "truncated" not in answer
+
+
+async def test_a_search_of_a_moment_that_fills_its_limit_is_whole(service: Service) -> None:
+    crowd(service, await service.save("Fact at 10"), 2_000)
+    answer = await service.call("search_context", query="at 10", limit=20, valid_at=NOON)
+    assert len(answer["matches"]) == 20
+    assert "truncated" not in answer
+
+
+@pytest.mark.parametrize(
+    ("expired", "is_found", "truncated"), [(998, True, False), (999, True, True), (1_000, False, True)]
+)
+async def test_a_search_of_a_moment_looks_at_the_nearest_thousand_and_says_if_there_may_be_more(
+    service: Service,
+    expired: int,
+    is_found: bool,  # noqa: FBT001
+    truncated: bool,  # noqa: FBT001
+) -> None:
+    crowd(service, await service.save("Expired at 10", valid_until=NOON), expired - 1)
+    valid = await service.save("Valid at 100")
+    answer = await service.call("search_context", query="at 10", valid_at=NOON)
+    assert (valid["id"] in [match["id"] for match in answer["matches"]]) is is_found
+    assert ("truncated" in answer) is truncated
+
+
+async def test_the_wider_query_asks_firestore_for_a_thousand_without_their_vectors(
+    channel: Channel, firestore_stores: Stores
+) -> None:
+    service = Service(settings=environment(RETRIEVAL_CANDIDATES="1"), stores=firestore_stores)
+    await service.save("Expired at 10", valid_until=NOON)
+    channel.requests.clear()
+    assert await service.search("at 10", valid_at=NOON, limit=1) == []
+    queries = [request.structured_query for request in channel.requests if hasattr(request, "structured_query")]
+    assert [query.find_nearest.limit for query in queries] == [1, 1_000]
+    for query in queries:
+        assert "embedding" not in [field.field_path for field in query.select.fields]
