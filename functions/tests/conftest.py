@@ -10,13 +10,16 @@ import pytest
 from google.cloud.firestore_v1.async_client import AsyncClient
 from hypothesis import settings
 
-from builders import Service
+from builders import PROJECT, Service
 from channel import Channel
 from metacortex.adapters.firestore_client import create_client
 from metacortex.adapters.firestore_events import FirestoreEvents
 from metacortex.adapters.firestore_memories import FirestoreMemories
 from metacortex.bootstrap import Stores
-from ops.emulator import EmulatorUnavailable, running_emulator
+from ops.emulator import EmulatorUnavailable, clear, running_emulator
+
+# What functions in processes of their own are given. Every other test has a project to itself.
+SHARED_PROJECTS = ("demo-e2e", "demo-self-check", "demo-smoke", PROJECT)
 
 # A busy machine is no fault of the code: properties are about what holds, not about how fast.
 settings.register_profile("metacortex", deadline=None)
@@ -34,11 +37,15 @@ async def one_event_loop(anyio_backend: str) -> AsyncGenerator[None]:
     yield  # noqa: PT022 - what follows a yield is what keeps a fixture, and so the loop, alive
 
 
+def given_emulator() -> str | None:
+    """The emulator to use instead of one started here. It may have been used before, or have started from an export."""
+    return os.environ.get("FIRESTORE_EMULATOR_HOST")
+
+
 @pytest.fixture(scope="session")
 def emulator_host() -> Generator[str]:
     """The Firestore emulator: the one in FIRESTORE_EMULATOR_HOST, or one started for this run."""
-    given = os.environ.get("FIRESTORE_EMULATOR_HOST")
-    if given:
+    if given := given_emulator():
         yield given
         return
     try:
@@ -52,13 +59,15 @@ def emulator_host() -> Generator[str]:
 
 @pytest.fixture
 def project() -> str:
-    """A project id that no other test has: its database is empty."""
+    """A project id that no other test has. An emulator that started from an export shows that to it: see `firestore`."""
     return f"demo-{uuid.uuid4().hex[:12]}"
 
 
 @pytest.fixture
 async def firestore(emulator_host: str, project: str, monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[AsyncClient]:
     """A client of an empty database in the emulator."""
+    if given_emulator():
+        clear(emulator_host, project)
     monkeypatch.setenv("FIRESTORE_EMULATOR_HOST", emulator_host)
     client = create_client(project)
     yield client
@@ -91,3 +100,11 @@ def channel(monkeypatch: pytest.MonkeyPatch) -> Channel:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--golden", action="store_true", help="write the golden copies again instead of comparing")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    given = given_emulator()
+    # Once, before any worker of xdist: they share these.
+    if given and not hasattr(config, "workerinput"):
+        for shared in SHARED_PROJECTS:
+            clear(given, shared)

@@ -95,6 +95,11 @@ class DevRun:
         self.look()
         return min(pid for pid, command in self.seen.items() if word in command)
 
+    def worker(self) -> int:
+        """The process that answers requests: the one below the function's own."""
+        leader = self.part("functions_framework")
+        return next(iter(eventually(lambda: descendants(leader))))
+
     def lines(self) -> list[str]:
         """What it printed, up to now."""
         return self.out.read_text().splitlines()

@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+import math
 import os
 import sys
 import time
@@ -41,7 +42,6 @@ NOT_FOR_THE_FUNCTION = (
 ROUTES = {
     ModelProvider.LOCAL: "local: static embeddings on this machine, no account",
     ModelProvider.GEMINI: "gemini: the Gemini API, by GEMINI_API_KEY",
-    ModelProvider.VERTEX: "vertex: Gemini on Vertex AI, by your Google credentials",
 }
 
 
@@ -92,7 +92,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--ephemeral", action="store_true", help="start empty and keep nothing")
     parser.add_argument(
         "--save-every",
-        type=float,
+        type=_seconds,
         default=SAVE_EVERY,
         metavar="SECONDS",
         help="how much a crash may lose (default: %(default).0f)",
@@ -146,6 +146,17 @@ def _port(text: str) -> int:
     return int(text)
 
 
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    # Whatever is compared with nan is false.
+    if not 0 < seconds < math.inf:
+        raise argparse.ArgumentTypeError("seconds are a number above 0, such as 45 or 0.5")
+    return seconds
+
+
 def _check(signals: Signals) -> None:
     # The MCP client takes half a second to import, and only this needs it.
     from ops.self_check import TOOLS, check  # noqa: PLC0415
@@ -193,11 +204,17 @@ def _function_environment(settings: Mapping[str, str]) -> dict[str, str]:
 def _route(environment: Mapping[str, str]) -> str:
     """The model route in words; raises OpsError with every fault of the settings."""
     try:
-        return ROUTES[load(environment).provider]
+        provider = load(environment).provider
     except ConfigurationError as error:
         places = "functions/.env, functions/.secret.local or the environment"
         faults = "\n".join(f"  {fault}" for fault in error.faults)
         raise OpsError(f"The settings have faults; mend them in {places}:\n{faults}") from None
+    if provider is ModelProvider.VERTEX:
+        raise OpsError(
+            f"MODEL_PROVIDER=vertex needs a Google project, and this machine plays one that Google does not have,"
+            f" {PROJECT}. Start with MODEL_PROVIDER=local, or with MODEL_PROVIDER=gemini and a GEMINI_API_KEY."
+        )
+    return ROUTES[provider]
 
 
 def _function(
@@ -256,7 +273,7 @@ def _report(
 
 
 def _facts(options: argparse.Namespace, route: str, emulator: Emulator) -> dict[str, str]:
-    kept = f"in {DATA}, saved every {options.save_every:.0f} seconds and at the end"
+    kept = f"in {DATA}, saved within {options.save_every:g} seconds of a call and at the end"
     return {
         "model": route,
         "data": "nowhere: this run is ephemeral" if options.ephemeral else kept,

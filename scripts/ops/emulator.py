@@ -44,14 +44,18 @@ class ImportFailed(OpsError):
 
 @dataclass(frozen=True)
 class Emulator:
-    """A running Firestore emulator. Every project id is a database of its own in it."""
+    """A running Firestore emulator.
+
+    Every project id is a database of its own in it: empty at first, or with all that was imported, whatever its project.
+    """
 
     host: str
     process: Process
 
     def export(self, project: str, directory: Path) -> None:
         """Write everything a project holds into a new folder `directory`; its parent must exist."""
-        self._request(
+        _request(
+            self.host,
             "POST",
             f"/emulator/v1/projects/{project}:export",
             {
@@ -61,21 +65,23 @@ class Emulator:
             },
         )
 
-    def clear(self, project: str) -> None:
-        """Delete everything a project holds."""
-        self._request("DELETE", f"/emulator/v1/projects/{project}/databases/(default)/documents")
 
-    def _request(self, method: str, path: str, body: object = None) -> None:
-        connection = http.client.HTTPConnection(self.host, timeout=60)
-        try:
-            connection.request(method, path, json.dumps(body), {"Content-Type": "application/json"})
-            status = connection.getresponse().status
-        except OSError as error:
-            raise OpsError(f"The Firestore emulator does not answer ({error}).") from error
-        finally:
-            connection.close()
-        if status != 200:
-            raise OpsError(f"The Firestore emulator answered {status} to {method} {path}; see {self.process.log}.")
+def clear(host: str, project: str) -> None:
+    """Delete everything a project holds in the emulator at `host`, what was imported included. Others keep theirs."""
+    _request(host, "DELETE", f"/emulator/v1/projects/{project}/databases/(default)/documents")
+
+
+def _request(host: str, method: str, path: str, body: object = None) -> None:
+    connection = http.client.HTTPConnection(host, timeout=60)
+    try:
+        connection.request(method, path, json.dumps(body), {"Content-Type": "application/json"})
+        status = connection.getresponse().status
+    except OSError as error:
+        raise OpsError(f"The Firestore emulator does not answer ({error}).") from error
+    finally:
+        connection.close()
+    if status != 200:
+        raise OpsError(f"The Firestore emulator answered {status} to {method} {path}; its log says why.")
 
 
 @contextmanager

@@ -1,18 +1,30 @@
 """The settings of this checkout: functions/.env, functions/.secret.local, and the environment, which wins over both."""
 
 import fcntl
+import io
 import json
 import os
 import secrets
+import sys
 import tempfile
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from dotenv import dotenv_values
 from dotenv.parser import parse_stream
 
-from ops.checkout import ENV_FILE, SECRETS_FILE
+from ops.checkout import ENV_FILE, ROOT, SECRETS_FILE
+from ops.processes import OpsError
+
+STANDARD_INPUT = Path("-")
+
+
+class Faulty(OpsError):
+    """What stands in a place has faults, each a sentence that names where and holds no secret."""
+
+    def __init__(self, place: str, faults: list[str]) -> None:
+        count = "1 fault" if len(faults) == 1 else f"{len(faults)} faults"
+        super().__init__("\n".join([f"{count} in {place}:", *(f"  {fault}" for fault in faults)]))
 
 
 def _agent_profile() -> str:
@@ -34,7 +46,10 @@ GENERATED: Mapping[str, Callable[[], str]] = {
 def read_settings(
     environment: Mapping[str, str], *, env_file: Path = ENV_FILE, secrets_file: Path = SECRETS_FILE
 ) -> dict[str, str]:
-    """Everything set, each from the strongest place: environment, secrets file, .env file. Generates nothing."""
+    """Everything set, each from the strongest place: environment, secrets file, .env file. Generates nothing.
+
+    Raises OpsError where a file cannot be understood, as `read_file` does.
+    """
     stored = read_file(secrets_file)
     settings = {**read_file(env_file), **stored, **environment}
     # An empty token in the environment is none, rather than an order to make another.
@@ -58,8 +73,44 @@ def generate_missing(settings: Mapping[str, str], *, secrets_file: Path | None =
 
 
 def read_file(path: Path) -> dict[str, str]:
-    """The values a .env file sets. Nothing in them is expanded: a token may hold a dollar sign."""
-    return {name: value for name, value in dotenv_values(path, interpolate=False).items() if value is not None}
+    """The values a .env file sets; a file that is not there sets none. Raises OpsError naming file and line."""
+    return values_in(text_of(path), shown(path))
+
+
+def text_of(file: Path) -> str:
+    """The text of a file, or of standard input; raises OpsError where it is none."""
+    place = shown(file)
+    try:
+        return sys.stdin.read() if file == STANDARD_INPUT else file.read_text(encoding="utf-8-sig")
+    except FileNotFoundError:
+        return ""
+    except OSError as error:
+        raise OpsError(f"{place} cannot be read: {error.strerror}.") from None
+    except UnicodeDecodeError:
+        raise OpsError(f"{place} is not UTF-8 text; save it as that.") from None
+
+
+def values_in(text: str, place: str) -> dict[str, str]:
+    """The values that lines of NAME=value set. Nothing in them is expanded: a token may hold a dollar sign.
+
+    Raises Faulty where a line is something else, rather than pass over a setting that somebody relies on.
+    """
+    bindings = list(parse_stream(io.StringIO(text)))
+    faults = [
+        f"Line {binding.original.line} is not NAME=value; look for a missing quote."
+        for binding in bindings
+        if binding.error
+    ]
+    if faults:
+        raise Faulty(place, faults)
+    return {binding.key: binding.value for binding in bindings if binding.key and binding.value is not None}
+
+
+def shown(file: Path) -> str:
+    """A file as a person calls it."""
+    if file == STANDARD_INPUT:
+        return "standard input"
+    return str(file.relative_to(ROOT)) if file.is_relative_to(ROOT) else str(file)
 
 
 def write(path: Path, values: Mapping[str, str]) -> None:
@@ -85,7 +136,7 @@ def write(path: Path, values: Mapping[str, str]) -> None:
 def _other_lines(path: Path, values: Mapping[str, str]) -> Iterator[str]:
     if not path.exists():
         return
-    with path.open(encoding="utf-8") as file:
+    with path.open(encoding="utf-8-sig") as file:
         for binding in parse_stream(file):
             if binding.key not in values:
                 yield binding.original.string

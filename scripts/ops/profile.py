@@ -14,17 +14,9 @@ import typer
 from metacortex.memory import BranchState
 from metacortex.profiles import Profile, parse_profiles, token_digest
 from ops.checkout import SECRETS_FILE
+from ops.local_settings import STANDARD_INPUT, shown
 from ops.processes import OpsError
-from ops.profile_list import (
-    NAME,
-    STANDARD_INPUT,
-    Change,
-    Document,
-    change_list,
-    read_environment,
-    read_list,
-    shown,
-)
+from ops.profile_list import NAME, Change, Document, change_list, read_environment, read_list
 from ops.terminal import say, show
 
 DEFAULT_TOOLS = "save_context,search_context,fetch_context"

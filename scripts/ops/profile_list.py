@@ -3,39 +3,35 @@
 What a profile may hold is metacortex.profiles' to say; here its parser is asked.
 """
 
-import io
 import json
 import os
 import secrets
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from dotenv.parser import parse_stream
-
 from metacortex.errors import ConfigurationError
 from metacortex.memory import BranchState
 from metacortex.profiles import ADMIN_ID, Profile, token_fault
 from metacortex.settings import load
-from ops.checkout import ROOT
-from ops.local_settings import locked, read_file, read_settings, write
+from ops.local_settings import (
+    STANDARD_INPUT,
+    Faulty,
+    locked,
+    read_file,
+    read_settings,
+    shown,
+    text_of,
+    values_in,
+    write,
+)
 from ops.processes import OpsError
 
 NAME = "MCP_CLIENT_PROFILES_JSON"
-STANDARD_INPUT = Path("-")
 
 Document = dict[str, Any]
 Change = Callable[[list[Document]], list[Document]]
-
-
-class Faulty(OpsError):
-    """The profiles of a place have faults, each a sentence that names where and holds no secret."""
-
-    def __init__(self, place: str, faults: list[str]) -> None:
-        count = "1 fault" if len(faults) == 1 else f"{len(faults)} faults"
-        super().__init__("\n".join([f"{count} in {place}:", *(f"  {fault}" for fault in faults)]))
 
 
 @dataclass(frozen=True)
@@ -96,10 +92,10 @@ def read_list(file: Path) -> ProfileList:
     A file that is not there holds none. Raises Faulty or OpsError where it cannot be understood.
     """
     place = shown(file)
-    text = _text_of(file, place)
+    text = text_of(file)
     if text.lstrip().startswith(("[", "{")):
         return ProfileList(place, text.strip(), os.environ, is_settings_file=False)
-    values = _values_in(text, place)
+    values = values_in(text, place)
     if file == STANDARD_INPUT:
         return ProfileList(place, _required(values, place), {**values, **os.environ}, is_settings_file=False)
     beside = file.with_name(".env")
@@ -126,36 +122,6 @@ def change_list(file: Path, change: Change) -> None:
         if not profiles.is_settings_file:
             raise OpsError(f"{profiles.place} holds nothing but a JSON list; add --print-json to see the changed list.")
         _store(file, profiles.changed(change))
-
-
-def shown(file: Path) -> str:
-    """A file as a person calls it."""
-    if file == STANDARD_INPUT:
-        return "standard input"
-    return str(file.relative_to(ROOT)) if file.is_relative_to(ROOT) else str(file)
-
-
-def _text_of(file: Path, place: str) -> str:
-    try:
-        return sys.stdin.read() if file == STANDARD_INPUT else file.read_text(encoding="utf-8-sig")
-    except FileNotFoundError:
-        return ""
-    except OSError as error:
-        raise OpsError(f"{place} cannot be read: {error.strerror}.") from None
-    except UnicodeDecodeError:
-        raise OpsError(f"{place} is not UTF-8 text; save it as that.") from None
-
-
-def _values_in(text: str, place: str) -> dict[str, str]:
-    bindings = list(parse_stream(io.StringIO(text)))
-    faults = [
-        f"Line {binding.original.line} is not NAME=value; look for a missing quote."
-        for binding in bindings
-        if binding.error
-    ]
-    if faults:
-        raise Faulty(place, faults)
-    return {binding.key: binding.value for binding in bindings if binding.key and binding.value is not None}
 
 
 def _required(values: Mapping[str, str], place: str) -> str:

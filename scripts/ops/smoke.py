@@ -64,8 +64,12 @@ def smoke(  # noqa: PLR0913 - the options of a command
     """Prove that a running service works: save, search and fetch as its clients do.
 
     admin-read-write uses the admin endpoint. browser-read-write uses a client's own, with an Origin, and checks CORS.
-    search-only writes nothing, and checks that its client could not. What was saved is retired where the endpoint offers
-    deprecate_context. The exit status is 0 if everything worked, 1 if a step failed, and 2 if the command is wrong.
+    search-only writes nothing, and checks that its client could not. The exit status is 0 if everything worked, 1 if a
+    step failed, and 2 if the command is wrong.
+
+    What was saved is retired where the endpoint offers deprecate_context. Elsewhere it is saved as a draft, which
+    ordinary searches leave out; for a client that may not read or write drafts as an active memory that is valid for a
+    minute, which ordinary searches go on finding. The retire line names what stays, and where.
 
     Example, with ./scripts/dev running:
 

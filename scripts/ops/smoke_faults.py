@@ -81,8 +81,11 @@ def _where_the_token_is(plan: Plan) -> str:
 
 def _how_to_allow(plan: Plan) -> str:
     if plan.endpoint.client is None:
-        return "add it to MCP_ALLOWED_ORIGINS, or pass one that is allowed by --origin."
-    return "add it to the profile's allowedOrigins, or pass one that is allowed by --origin."
+        return "add it to MCP_ALLOWED_ORIGINS and restart the service, or pass one that is allowed by --origin."
+    return (
+        "pass one that is allowed by --origin, add it to the profile's allowedOrigins, or make a client for it:"
+        f" ./scripts/metacortex profile add ID --origin {plan.origin}; then restart ./scripts/dev, or deploy."
+    )
 
 
 def _no_such_endpoint(endpoint: Endpoint) -> str:

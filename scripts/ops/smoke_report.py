@@ -47,6 +47,7 @@ class Report:
         self.plan = plan
         self.steps: list[Step] = []
         self.saved_id: str | None = None
+        self.saved_state: str | None = None
         self.retired = False
         self._tell = tell
         self._begun: _Begun | None = None
@@ -91,6 +92,7 @@ class Report:
             "endpoint": self.plan.endpoint.url,
             "topic": self.plan.topic,
             "saved_id": self.saved_id,
+            "saved_state": self.saved_state,
             "retired": self.retired,
             "error": self.error,
             "steps": [asdict(step) for step in self.steps],

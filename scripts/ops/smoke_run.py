@@ -3,6 +3,7 @@
 import json
 import logging
 import secrets
+import time
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import Any
@@ -20,6 +21,7 @@ READING = ("search_context", "fetch_context")
 MATCH_FIELDS = ("id", "summary", "score", "metadata")
 BROWSER_HEADERS = ("authorization", "content-type", "mcp-protocol-version", "mcp-method", "mcp-name", "mcp-session-id")
 RESULTS = 20
+ACTIVE_FOR_MS = 60_000
 
 # The SDK logs what it also raises; told once is enough, and told by us it never holds the token.
 logging.getLogger("mcp").addHandler(logging.NullHandler())
@@ -39,7 +41,14 @@ async def run(plan: Plan, report: Report) -> None:
             raise
         report.fail(sentence)
     if report.saved_id and not report.retired:
-        report.skip("retire", f"memory {report.saved_id} stays in the topic {plan.topic}: {_why_not_retired(report)}.")
+        stays = f"memory {report.saved_id} stays in the topic {plan.topic} {_how_it_stays(report)}"
+        report.skip("retire", f"{stays}: {_why_not_retired(report)}.")
+
+
+def _how_it_stays(report: Report) -> str:
+    if report.saved_state == "wip":
+        return "as a draft (wip), out of ordinary searches"
+    return f"as {report.saved_state}, where ordinary searches can find it"
 
 
 def _why_not_retired(report: Report) -> str:
@@ -86,6 +95,10 @@ def _list_in(response: httpx2.Response, header: str) -> list[str]:
 
 def _allows(response: httpx2.Response, origin: str) -> bool:
     return response.headers.get("Access-Control-Allow-Origin") in {origin, "*"}
+
+
+class _Forbidden(Failed):
+    """This client may not do what was asked."""
 
 
 class _Edge:
@@ -149,9 +162,9 @@ async def _list_tools(plan: Plan, client: Client, report: Report) -> list[str]:
 
 async def _save_and_find(plan: Plan, client: Client, edge: _Edge, tools: list[str], report: Report) -> None:
     text = f"MetaCortex smoke test: the marker word of this run is {secrets.token_hex(8)}."
-    state = await _save(plan, client, text, report)
+    await _save(plan, client, text, tools, report)
     try:
-        await _find(plan, client, text, state, report)
+        await _find(plan, client, text, report)
         await _fetch(plan, client, text, report)
         if plan.origin:
             _check_cors(plan.origin, edge, report)
@@ -162,22 +175,33 @@ async def _save_and_find(plan: Plan, client: Client, edge: _Edge, tools: list[st
     await _retire(client, tools, report)
 
 
-async def _save(plan: Plan, client: Client, text: str, report: Report) -> str:
+async def _save(plan: Plan, client: Client, text: str, tools: list[str], report: Report) -> None:
     image = (
         {"image_base64": plan.image.base64, "image_mime_type": plan.image.mime_type} if plan.image is not None else {}
     )
     refs = {"artifact_refs": list(plan.artifact_refs)} if plan.artifact_refs else {}
     with report.step("save") as says:
-        saved = await _call(client, "save_context", content=text, topic=plan.topic, **refs, **image)
+        saved = await _saved(plan, client, tools, {"content": text, "topic": plan.topic, **refs, **image})
         memory_id, state = _at(saved, "item", "id"), _at(saved, "item", "metadata", "branch_state")
-        report.saved_id = str(memory_id)
-        says(f"{memory_id} in the topic {plan.topic}")
-        return str(state)
+        report.saved_id, report.saved_state = str(memory_id), str(state)
+        says(f"{memory_id} in the topic {plan.topic}, as {state}")
 
 
-async def _find(plan: Plan, client: Client, text: str, state: str, report: Report) -> None:
+async def _saved(plan: Plan, client: Client, tools: list[str], memory: Mapping[str, Any]) -> dict[str, Any]:
+    """Save so that ordinary searches do not find it for ever: it is retired later, or a draft, or soon out of date."""
+    if "deprecate_context" in tools:
+        return await _call(client, "save_context", **memory)
+    with suppress(_Forbidden):
+        asked = {"query": plan.topic, "filter_topic": plan.topic, "filter_state": "wip", "limit": 1}
+        await _call(client, "search_context", **asked)
+        return await _call(client, "save_context", **memory, draft=True)
+    until = round(time.time() * 1000) + ACTIVE_FOR_MS
+    return await _call(client, "save_context", **memory, valid_until=until)
+
+
+async def _find(plan: Plan, client: Client, text: str, report: Report) -> None:
     with report.step("search") as says:
-        filters = {"filter_topic": plan.topic, "filter_state": state}
+        filters = {"filter_topic": plan.topic, "filter_state": report.saved_state}
         matches = _matches(await _call(client, "search_context", query=text, limit=RESULTS, **filters))
         position = next((place for place, match in enumerate(matches, 1) if match["id"] == report.saved_id), None)
         _require(position, f"The search does not find what was saved among its {len(matches)} matches.")
@@ -235,7 +259,9 @@ async def _call(client: Client, tool: str, **arguments: Any) -> dict[str, Any]:
     result = await client.call_tool(tool, arguments)
     text = next((block.text for block in result.content if isinstance(block, TextContent)), "")
     if result.is_error:
-        raise Failed(f"{tool} was refused: {_message_in(text)}")
+        error = _parsed(text)
+        refusal = _Forbidden if _at(error, "error", "status") == 403 else Failed
+        raise refusal(f"{tool} was refused: {_message_of(error)}")
     _require(
         result.structured_content is not None and result.structured_content == _parsed(text),
         f"{tool} does not answer one JSON object, the same as text and as structuredContent.",
@@ -243,8 +269,7 @@ async def _call(client: Client, tool: str, **arguments: Any) -> dict[str, Any]:
     return result.structured_content or {}
 
 
-def _message_in(text: str) -> str:
-    error = _parsed(text)
+def _message_of(error: Any) -> str:
     return f"{_at(error, 'error', 'message')} ({_at(error, 'error', 'status')} {_at(error, 'error', 'code')})"
 
 

@@ -129,6 +129,18 @@ def test_a_crash_of_one_part_stops_all_parts(
     assert ("is lost" in dev.err.read_text()) == (kept == 0)
 
 
+def test_a_worker_that_is_killed_is_replaced_and_the_next_call_answered(start_dev: StartDev) -> None:
+    dev = start_dev(*on_free_port(), "--ephemeral").ready()
+    memory_id = dev.call("save_context", content=MEMORY)["item"]["id"]
+    worker = dev.worker()
+    subprocess.run(["kill", "-9", str(worker)], check=True)
+    assert dev.call("fetch_context", id=memory_id)["item"]["content"] == MEMORY
+    assert dev.process.poll() is None
+    assert dev.worker() != worker
+    assert dev.stop(signal.SIGINT) == 0
+    dev.leaves_nothing()
+
+
 def test_a_signal_while_it_starts_leaves_nothing(start_dev: StartDev, checkout: Path) -> None:
     dev = start_dev(*on_free_port())
     dev.says("Starting the function ...")
@@ -175,6 +187,61 @@ def test_every_fault_of_the_settings_is_told_before_anything_starts(start_dev: S
     for name in ("SEARCH_RESULT_LIMIT", "MODEL_PROVIDER", "MCP_ADMIN_TOKEN"):
         assert f"  {name} " in dev.err.read_text()
     assert "Starting" not in dev.err.read_text()
+
+
+@pytest.mark.parametrize("name", [".env", ".secret.local"])
+def test_a_broken_quote_is_told_before_anything_is_made(start_dev: StartDev, checkout: Path, name: str) -> None:
+    text = "MCP_ADMIN_TOKEN=stored-stored-stored\nMCP_CLIENT_PROFILES_JSON='[]\n"
+    (checkout / "functions" / name).write_text(text)
+    for arguments in (on_free_port(), ("--check",)):
+        dev = start_dev(*arguments)
+        assert dev.process.wait(30) == 1
+        told = f"1 fault in functions/{name}:\n  Line 2 is not NAME=value; look for a missing quote.\n"
+        assert dev.err.read_text() == told
+    assert [path.name for path in (checkout / "functions").glob(".*")] == [name]
+    assert (checkout / "functions" / name).read_text() == text
+
+
+@pytest.mark.parametrize(
+    ("settings", "secrets", "model"),
+    [
+        ({}, "", "local: static embeddings on this machine, no account"),
+        ({"GEMINI_API_KEY": "a-key"}, "", "gemini: the Gemini API, by GEMINI_API_KEY"),
+        ({}, "GEMINI_API_KEY=a-key\n", "gemini: the Gemini API, by GEMINI_API_KEY"),
+        ({"MODEL_PROVIDER": "local"}, "GEMINI_API_KEY=a-key\n", "local: static embeddings on this machine, no account"),
+    ],
+)
+def test_it_tells_the_route_by_which_models_are_reached(
+    start_dev: StartDev, checkout: Path, settings: dict[str, str], secrets: str, model: str
+) -> None:
+    (checkout / "functions/.secret.local").write_text(secrets)
+    dev = start_dev(*on_free_port(), "--ephemeral", **settings).ready()
+    assert f"  model    {model}" in dev.lines()
+    assert "a-key" not in dev.out.read_text()
+    assert dev.stop(signal.SIGINT) == 0
+
+
+@pytest.mark.parametrize(
+    ("provider", "says"),
+    [
+        ("gemini", "GEMINI_API_KEY is not set, and MODEL_PROVIDER=gemini needs it"),
+        ("vertex", "MODEL_PROVIDER=vertex needs a Google project"),
+    ],
+)
+def test_a_route_that_cannot_be_taken_is_told_before_anything_starts(
+    start_dev: StartDev, provider: str, says: str
+) -> None:
+    dev = start_dev(*on_free_port(), MODEL_PROVIDER=provider)
+    assert dev.process.wait(30) == 1
+    assert says in dev.err.read_text()
+    assert "Starting" not in dev.err.read_text()
+
+
+@pytest.mark.parametrize("seconds", ["nan", "0", "-1", "inf", "often", ""])
+def test_what_is_no_time_between_saves_is_a_usage_error(start_dev: StartDev, seconds: str) -> None:
+    dev = start_dev(f"--save-every={seconds}")
+    assert dev.process.wait(30) == 2
+    assert "argument --save-every: seconds are a number above 0, such as 45 or 0.5" in dev.err.read_text()
 
 
 def test_a_missing_jar_is_a_sentence(start_dev: StartDev) -> None:

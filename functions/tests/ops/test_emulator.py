@@ -2,6 +2,8 @@
 
 import os
 import socket
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,7 +13,8 @@ from google.cloud.firestore import Client
 from google.cloud.firestore_v1.vector import Vector
 
 from ops import emulator
-from ops.emulator import EmulatorUnavailable, ImportFailed, find_jar, find_java, running_emulator
+from ops.checkout import ROOT
+from ops.emulator import EmulatorUnavailable, ImportFailed, clear, find_jar, find_java, running_emulator
 from ops.processes import OpsError
 from running import alive, eventually
 
@@ -149,9 +152,9 @@ def test_a_fetch_that_fails_shows_why(empty_machine: Path) -> None:
 # --- The emulator itself ---
 
 
-def client(host: str) -> Client:
+def client(host: str, project: str = PROJECT) -> Client:
     os.environ["FIRESTORE_EMULATOR_HOST"] = host
-    return Client(project=PROJECT, credentials=AnonymousCredentials())
+    return Client(project=project, credentials=AnonymousCredentials())
 
 
 @pytest.mark.slow
@@ -162,7 +165,7 @@ def test_data_and_vectors_pass_through_an_export(tmp_path: Path, monkeypatch: py
         document = client(first.host).collection("memories").document("one")
         document.set({"content": "ü", "embedding": Vector([0.5, 0.25])})
         first.export(PROJECT, tmp_path / "export")
-        first.clear(PROJECT)
+        clear(first.host, PROJECT)
         assert not document.get().exists
     assert not alive(first.process.pid)
     (tmp_path / "export").rename(tmp_path / "renamed")
@@ -171,6 +174,34 @@ def test_data_and_vectors_pass_through_an_export(tmp_path: Path, monkeypatch: py
             "content": "ü",
             "embedding": Vector([0.5, 0.25]),
         }
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("emulator_host")
+def test_what_is_imported_stands_in_every_project_and_is_cleared_in_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FIRESTORE_EMULATOR_HOST", "")
+    with running_emulator() as first:
+        client(first.host).collection("memory_vectors").document("one").set({"content": "ü"})
+        first.export(PROJECT, tmp_path / "export")
+    with running_emulator(import_from=tmp_path / "export") as second:
+
+        def holds(project: str) -> bool:
+            return client(second.host, project).collection("memory_vectors").document("one").get().exists
+
+        assert holds(PROJECT)
+        assert holds("demo-never-seen")
+        clear(second.host, "demo-never-seen")
+        assert [holds("demo-never-seen"), holds(PROJECT), holds("demo-another")] == [False, True, True]
+
+        tests = [str(ROOT / "functions/tests/contracts"), "-k", "empty_until and firestore", "-p", "no:xdist", "-q"]
+        env = {**os.environ, "FIRESTORE_EMULATOR_HOST": second.host}
+        run = subprocess.run(
+            [sys.executable, "-m", "pytest", *tests], cwd=ROOT, env=env, capture_output=True, text=True, check=False
+        )
+        assert "1 passed" in run.stdout, run.stdout
+        assert holds(PROJECT)
 
 
 @pytest.mark.slow
@@ -202,5 +233,5 @@ def test_two_run_at_once_and_one_that_dies_says_so() -> None:
         os.kill(one.process.pid, 9)
         eventually(lambda: one.process.exit_code() is not None)
         with pytest.raises(OpsError, match="does not answer"):
-            one.clear(PROJECT)
-        two.clear(PROJECT)
+            clear(one.host, PROJECT)
+        clear(two.host, PROJECT)

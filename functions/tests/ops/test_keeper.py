@@ -33,22 +33,16 @@ class Kept:
         with self.function.process.log.open("a") as log:
             log.write("save_context\n")
 
-    def connected(self, protocol: str) -> None:
-        with self.emulator.process.log.open("a") as log:
-            log.write(f"INFO: Detected {protocol} connection.\n")
-
 
 @pytest.fixture
 def kept(tmp_path: Path) -> Generator[Kept]:
-    """The emulator here is a stand-in: it writes a folder, says what the real one says, and answers `status`."""
+    """The emulator here is a stand-in: it writes a folder and answers `status`."""
     status = [200]
     log = tmp_path / "emulator.log"
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            with log.open("a") as file:
-                file.write("INFO: Detected non-HTTP/2 connection.\nINFO: Exporting emulator data to somewhere\n")
             Path(request["export_directory"], request["export_name"]).mkdir()
             self.send_response(status[0])
             self.end_headers()
@@ -64,7 +58,6 @@ def kept(tmp_path: Path) -> Generator[Kept]:
     exports = Exports(tmp_path / "data")
     keeper = Keeper(exports, emulator, "demo-project", every=0)
     made = Kept(keeper, exports, emulator, function, status)
-    made.connected("HTTP/2")
     keeper.begin(function)
     yield made
     emulator.process.stop()
@@ -82,15 +75,6 @@ def test_it_saves_after_calls_and_only_then(kept: Kept) -> None:
         kept.keeper.save_if_due()
         seen.append(kept.newest())
     assert seen == ["export-000001", "export-000001", "export-000002", "export-000002", "export-000002"]
-
-
-@pytest.mark.parametrize("protocol", ["HTTP/2", "non-HTTP/2"])
-def test_it_always_saves_once_another_client_has_connected(kept: Kept, protocol: str) -> None:
-    kept.keeper.save_if_due()
-    kept.connected(protocol)
-    for _ in range(3):
-        kept.keeper.save_if_due()
-    assert kept.newest() == "export-000004"
 
 
 def test_it_always_saves_at_the_end(kept: Kept) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from metacortex.settings import load
 from ops.local_settings import generate_missing, locked, read_file, read_settings, write
+from ops.processes import OpsError
 
 
 @pytest.fixture
@@ -36,6 +37,35 @@ def test_an_empty_value_in_the_environment_wins_too_but_an_empty_token_is_none(t
 def test_nothing_in_a_value_is_expanded(tmp_path: Path) -> None:
     (tmp_path / ".env").write_text('TOKEN="pa$HOME${HOME}"\nNAME_ONLY\n')
     assert read(tmp_path, {}) == {"TOKEN": "pa$HOME${HOME}"}
+
+
+@pytest.mark.parametrize("name", [".env", ".secret.local"])
+@pytest.mark.parametrize("bad", ['MCP_CLIENT_PROFILES_JSON=\'[{"id": "mine"}]', 'A="x"y', "=value"])
+def test_a_line_that_is_no_setting_is_told_with_its_place(tmp_path: Path, name: str, bad: str) -> None:
+    (tmp_path / name).write_text(f"# mine\nMCP_ADMIN_TOKEN=stored-stored-stored\n{bad}\nB=b\n")
+    with pytest.raises(OpsError) as raised:
+        read(tmp_path, {})
+    assert str(raised.value) == f"1 fault in {tmp_path / name}:\n  Line 3 is not NAME=value; look for a missing quote."
+
+
+def test_nothing_is_made_beside_a_line_that_is_no_setting(secrets_file: Path) -> None:
+    text = "MCP_CLIENT_PROFILES_JSON='[]\n"
+    secrets_file.write_text(text)
+    with pytest.raises(OpsError, match="Line 1 is not NAME=value"):
+        generate_missing({}, secrets_file=secrets_file)
+    assert secrets_file.read_text() == text
+
+
+def test_a_file_that_is_no_text_is_told(secrets_file: Path) -> None:
+    secrets_file.write_bytes(b"MCP_ADMIN_TOKEN=\xff\n")
+    with pytest.raises(OpsError, match=r"\.secret\.local is not UTF-8 text"):
+        read_file(secrets_file)
+
+
+def test_the_mark_that_some_editors_put_first_is_no_part_of_a_name(secrets_file: Path) -> None:
+    secrets_file.write_bytes(b"\xef\xbb\xbfNAME=before\n")
+    write(secrets_file, {"NAME": "value"})
+    assert secrets_file.read_text() == "NAME=value\n"
 
 
 def test_missing_tokens_are_made_once_for_the_owner_alone(secrets_file: Path) -> None:

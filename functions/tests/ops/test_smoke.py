@@ -4,6 +4,7 @@ import json
 import socket
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
@@ -17,6 +18,7 @@ from images import PNG
 from ops.cli import app
 from ops.function import running_function
 from ops.processes import free_port
+from running import call_tool
 
 PROJECT = "demo-smoke"
 PREFIX = f"/{PROJECT}/us-central1/metaCortexMcp"
@@ -91,15 +93,35 @@ def test_the_admin_endpoint_saves_finds_and_fetches(service_url: str) -> None:
     assert run.lines[-1] == f"admin-read-write passed at {service_url}/mcp"
 
 
+def matches_in(url: str, client: str, topic: str) -> list[dict[str, Any]]:
+    """What an ordinary search finds in a topic."""
+    found = call_tool(
+        f"{url}{path_of(client)}", TOKENS[client], "search_context", {"query": "x", "filter_topic": topic}
+    )
+    return found["matches"]
+
+
 @pytest.mark.slow
-def test_it_retires_what_it_saved_or_says_why_not_and_which(service_url: str) -> None:
-    run = smoke(service_url)
+def test_it_retires_what_it_saved_or_leaves_a_draft_that_ordinary_searches_do_not_find(service_url: str) -> None:
+    run = smoke(service_url, "--topic", "an ordinary topic")
     memory_id = run.line("save").split()[4]
     if "deprecate_context" in run.line("tools"):
         assert run.line("retire").startswith("✓")
     else:
         assert run.line("retire").startswith("–")
-        assert f"memory {memory_id} stays in the topic smoke-test" in run.line("retire")
+        assert f"memory {memory_id} stays in the topic an ordinary topic as a draft (wip)" in run.line("retire")
+    assert matches_in(service_url, "default", "an ordinary topic") == []
+
+
+@pytest.mark.slow
+def test_a_client_that_may_not_read_drafts_leaves_an_active_memory_that_soon_is_out_of_date(service_url: str) -> None:
+    arguments = ("--mode", "browser-read-write", "--client", "agent", "--topic", "of an agent")
+    run = smoke(service_url, *arguments, token=TOKENS["agent"])
+    assert run.exit_code == 0
+    assert "stays in the topic of an agent as active, where ordinary searches can find it" in run.lines[-2]
+    [match] = matches_in(service_url, "agent", "of an agent")
+    until = datetime.fromisoformat(match["metadata"]["valid_until"])
+    assert timedelta(0) < until - datetime.now(UTC) < timedelta(minutes=1)
 
 
 @pytest.mark.slow
@@ -142,12 +164,14 @@ def test_a_browsers_client_is_answered_with_cors_headers(service_url: str) -> No
 def test_an_origin_that_is_not_allowed_is_named_with_what_to_do(service_url: str) -> None:
     arguments = ("--mode", "browser-read-write", "--client", "agent", "--origin", "https://evil.example")
     failure = smoke(service_url, *arguments, token=TOKENS["agent"]).failure()
-    assert "The origin https://evil.example is not allowed (403): add it to the profile's allowedOrigins" in failure
+    assert "The origin https://evil.example is not allowed (403): pass one that is allowed by --origin" in failure
+    assert "./scripts/metacortex profile add ID --origin https://evil.example; then restart ./scripts/dev" in failure
 
 
 @pytest.mark.slow
 def test_search_only_writes_nothing(service_url: str) -> None:
-    smoke(service_url, "--topic", "one memory")
+    writing = ("--mode", "browser-read-write", "--client", "agent", "--topic", "one memory")
+    assert smoke(service_url, *writing, token=TOKENS["agent"]).exit_code == 0
     arguments = ("--mode", "search-only", "--topic", "one memory")
     for _ in range(2):
         run = smoke(f"{service_url}{path_of('reader')}", *arguments, MCP_SMOKE_TOKEN="", token=TOKENS["reader"])
@@ -227,6 +251,7 @@ def test_json_holds_the_steps_the_id_and_the_latencies_and_nothing_else_is_print
     assert answer["endpoint"] == f"{service_url}/mcp"
     assert answer["topic"] == "as JSON"
     assert answer["saved_id"]
+    assert answer["saved_state"] in {"active", "wip"}
     assert [step["name"] for step in answer["steps"]][:4] == ["health", "connect", "tools", "save"]
     assert all(step["latency_ms"] > 0 for step in answer["steps"] if step["status"] == "ok")
 
@@ -258,6 +283,7 @@ class Toy:
             **tools,
         }
         self.text = ""
+        self.state = "active"
         self.calls: list[str] = []
 
     def answer(self, method: str, params: dict[str, Any], headers: Mapping[str, str]) -> Any:
@@ -276,10 +302,11 @@ class Toy:
         return content if is_error else content | {"structuredContent": result}
 
     def item(self) -> dict[str, Any]:
-        return {"id": "m1", "content": self.text, "metadata": {"branch_state": "active"}}
+        return {"id": "m1", "content": self.text, "metadata": {"branch_state": self.state}}
 
     def save(self, arguments: dict[str, Any]) -> dict[str, Any]:
         self.text = arguments["content"]
+        self.state = "wip" if arguments.get("draft") else "active"
         return {"item": self.item(), "write_status": "created"}
 
     def search(self, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -376,6 +403,18 @@ def test_what_was_saved_is_retired_where_that_is_offered() -> None:
     assert toy.calls == ["save_context", "search_context", "fetch_context", "deprecate_context"]
 
 
+def test_a_client_that_may_read_drafts_but_not_write_them_leaves_an_active_memory() -> None:
+    def save(arguments: dict[str, Any]) -> dict[str, Any]:
+        forbidden = {"status": 403, "code": "forbidden", "message": "This client may not write wip memories."}
+        return {"error": forbidden} if "draft" in arguments else toy.save(arguments)
+
+    toy = Toy(save_context=save)
+    with serving(toy.answer) as url:
+        run = smoke(url)
+    assert run.exit_code == 0
+    assert "as active, where ordinary searches can find it" in run.line("retire")
+
+
 @pytest.mark.parametrize(
     ("tool", "result", "says"),
     [
@@ -404,7 +443,7 @@ def test_a_memory_that_could_not_be_retired_is_named() -> None:
     with serving(toy.answer) as url:
         run = smoke(url)
     assert "deprecate_context was refused: No. (409 conflict)" in run.failure()
-    assert "memory m1 stays in the topic smoke-test" in run.lines[-2]
+    assert "memory m1 stays in the topic smoke-test as active" in run.lines[-2]
 
 
 def test_a_server_without_cors_headers_fails_the_browsers_run() -> None:
@@ -418,11 +457,12 @@ def test_a_connection_that_breaks_in_the_middle_fails_the_step_it_broke_in() -> 
     def hang_up(_: Any) -> Any:
         raise Refusal(None)
 
-    with serving(Toy(search_context=hang_up).answer) as url:
+    with serving(Toy(fetch_context=hang_up).answer) as url:
         run = smoke(url)
-    assert run.failure().split()[1] == "search"
+    assert run.failure().split()[1] == "fetch"
     assert "broke the connection" in run.failure()
-    assert "memory m1 stays in the topic smoke-test: the run failed" in run.lines[-2]
+    assert "memory m1 stays in the topic smoke-test as a draft (wip)" in run.lines[-2]
+    assert "the run failed" in run.lines[-2]
 
 
 @pytest.mark.parametrize(
