@@ -3,6 +3,7 @@
 import typer
 
 from ops import profile
+from ops.indexes import indexes
 from ops.smoke import smoke
 
 app = typer.Typer(
@@ -14,6 +15,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command()(smoke)
+app.command()(indexes)
 app.add_typer(profile.app, name="profile")
 
 

@@ -1,0 +1,75 @@
+"""`metacortex indexes`: what Firestore must index for a collection of memories and a vector field."""
+
+import itertools
+import json
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+import typer
+
+from metacortex.settings import Settings
+from metacortex.spaces import FIRST_VECTOR_FIELD
+from ops.terminal import show
+
+ALWAYS = "metadata.branch_state"
+SOMETIMES = ("metadata.module_name", "metadata.provenance.origin")
+# Firestore cuts an indexed string at 1,500 bytes and pays for every index; these may be longer, or are never asked for.
+UNINDEXED = ("content", "summary", "retrieval_text", "media", "metadata.artifact_refs")
+EVENTS = ("memory_events", "retrieval_query_events")
+LARGEST = 2_048
+
+
+def indexes(
+    *,
+    collection: Annotated[str, typer.Option(metavar="NAME", help="The collection, as MEMORY_COLLECTION names it.")] = (
+        Settings.memory_collection
+    ),
+    dimensions: Annotated[
+        int, typer.Option(min=1, max=LARGEST, help="The size of its vectors, as the embedding space names it.")
+    ] = Settings.gemini_embedding_dimensions,
+    field: Annotated[str, typer.Option(metavar="NAME", help="The field that holds them.")] = FIRST_VECTOR_FIELD,
+) -> None:
+    """Print what firestore.indexes.json must hold for a collection of memories and a vector field.
+
+    The file in this repository is that of the defaults. For another collection, size or field, print its own, join both
+    lists of the file with those printed here, and deploy it.
+
+    Example, for another collection:
+
+    \b
+    ./scripts/metacortex indexes --collection work_memories --dimensions 1536
+    """
+    show([json.dumps(needed(collection, dimensions, field), indent=2)])
+
+
+def needed(collection: str, dimensions: int, field: str) -> dict[str, Any]:
+    """The content of an index file: composite indexes for every query, exemptions, and the policies of what expires."""
+    return {
+        "indexes": [
+            {
+                "collectionGroup": collection,
+                "queryScope": "COLLECTION",
+                "fields": [
+                    *({"fieldPath": path, "order": "ASCENDING"} for path in filters),
+                    {"fieldPath": field, "vectorConfig": {"dimension": dimensions, "flat": {}}},
+                ],
+            }
+            for filters in _filters()
+        ],
+        "fieldOverrides": [
+            *(_override(collection, path) for path in (*UNINDEXED, field)),
+            _override("retrieval_query_events", "query"),
+            *(_override(name, "expires_at", ttl=True) for name in (f"{collection}_write_fingerprints", *EVENTS)),
+        ],
+    }
+
+
+def _filters() -> Iterator[tuple[str, ...]]:
+    """Every set of filters that a nearest-neighbour query may have."""
+    for count in range(len(SOMETIMES) + 1):
+        for some in itertools.combinations(SOMETIMES, count):
+            yield (ALWAYS, *some)
+
+
+def _override(collection: str, path: str, *, ttl: bool = False) -> dict[str, Any]:
+    return {"collectionGroup": collection, "fieldPath": path, **({"ttl": True} if ttl else {}), "indexes": []}
