@@ -1,13 +1,17 @@
 """A server on this machine that speaks the Gemini API's shapes, by key and on Vertex AI, and fails as a test says."""
 
 import asyncio
+import functools
 import hashlib
-import math
+import json
 import random
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -90,11 +94,35 @@ def _right(verb: str, body: Body) -> Response:
             return failure(404, "NOT_FOUND")
 
 
+@functools.cache
+def _private_key() -> str:
+    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    pem = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    return pem.decode()
+
+
+def surroundings(base: str, folder: Path) -> dict[str, str]:
+    """The environment in which both routes find the API at a base URL, and an identity whose tokens come from there."""
+    credentials = folder / "credentials.json"
+    identity = {
+        "type": "service_account",
+        "project_id": "another-project",
+        "private_key_id": "1",
+        "private_key": _private_key(),
+        "client_email": "tests@another-project.iam.gserviceaccount.com",
+        "client_id": "1",
+        "token_uri": f"{base}/token",
+    }
+    credentials.write_text(json.dumps(identity))
+    return {
+        "GOOGLE_GEMINI_BASE_URL": base,
+        "GOOGLE_VERTEX_BASE_URL": base,
+        "GOOGLE_APPLICATION_CREDENTIALS": str(credentials),
+        "NO_PROXY": "127.0.0.1",
+    }
+
+
 async def never(_: Body) -> Response:
     """Answers after anyone has stopped waiting."""
     await asyncio.sleep(60)
     return failure(500)
-
-
-def length(vector: tuple[float, ...]) -> float:
-    return math.hypot(*vector)

@@ -8,12 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cryptography.hazmat.primitives import serialization
-from cryptography.hazmat.primitives.asymmetric import rsa
 from starlette.responses import JSONResponse, Response
 
 from builders import Service, ToolError, environment
-from gemini_api import DESCRIPTION, GeminiApi, failure, generated, never, vector_of
+from gemini_api import DESCRIPTION, GeminiApi, failure, generated, never, surroundings, vector_of
 from images import PNG, PNG_BASE64
 from metacortex.adapters import gemini_embedder, gemini_images
 from metacortex.adapters.gemini_embedder import GeminiEmbedder
@@ -26,38 +24,13 @@ KEY = "a-gemini-key-of-the-tests"
 ROUTES = ["gemini", "vertex"]
 
 
-@pytest.fixture(scope="module")
-def private_key() -> str:
-    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
-    pem = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    return pem.decode()
-
-
-def identity(private_key: str, base: str) -> dict[str, str]:
-    """A service account whose tokens come from the server of the tests."""
-    return {
-        "type": "service_account",
-        "project_id": "another-project",
-        "private_key_id": "1",
-        "private_key": private_key,
-        "client_email": "tests@another-project.iam.gserviceaccount.com",
-        "client_id": "1",
-        "token_uri": f"{base}/token",
-    }
-
-
 @pytest.fixture
-def api(private_key: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[GeminiApi]:
+def api(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[GeminiApi]:
     """The API, where both routes find it, and an identity that it knows."""
     api = GeminiApi()
     with serving(api.app) as wire:
-        base = f"http://127.0.0.1:{wire.port}"
-        monkeypatch.setenv("GOOGLE_GEMINI_BASE_URL", base)
-        monkeypatch.setenv("GOOGLE_VERTEX_BASE_URL", base)
-        monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-        credentials = tmp_path / "credentials.json"
-        credentials.write_text(json.dumps(identity(private_key, base)))
-        monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(credentials))
+        for name, value in surroundings(f"http://127.0.0.1:{wire.port}", tmp_path).items():
+            monkeypatch.setenv(name, value)
         yield api
 
 
