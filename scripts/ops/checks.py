@@ -5,10 +5,12 @@ import os
 import subprocess
 import sys
 import time
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from ops.checkout import ROOT
+from ops.hosts import REQUESTED
 from ops.terminal import heading, show
 
 
@@ -18,6 +20,7 @@ class Check:
 
     name: str
     command: tuple[str, ...]
+    env: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -38,7 +41,13 @@ def parser() -> argparse.ArgumentParser:
     parsed = argparse.ArgumentParser(
         prog="scripts/test", description="Checks format, lint, types and import rules, and runs the tests."
     )
-    parsed.add_argument("--fast", action="store_true", help="leave out slow tests and coverage: the inner loop")
+    amount = parsed.add_mutually_exclusive_group()
+    amount.add_argument("--fast", action="store_true", help="leave out slow tests and coverage: the inner loop")
+    amount.add_argument(
+        "--hosts",
+        action="store_true",
+        help="also run the Firebase emulators, MCP Inspector, clients and the conformance suite, fetched from npm",
+    )
     parsed.add_argument("pytest", nargs="*", metavar="-- ARGUMENT", help="arguments for pytest, after --")
     return parsed
 
@@ -46,20 +55,32 @@ def parser() -> argparse.ArgumentParser:
 def checks_for(options: argparse.Namespace) -> list[Check]:
     """What to run, in order."""
     tools = Path(sys.executable).parent
-    coverage = ("-m", "not slow") if options.fast else ("--cov", "--cov-branch")
     return [
         Check("format", (str(tools / "ruff"), "format", "--check")),
         Check("lint", (str(tools / "ruff"), "check")),
         Check("types", (sys.executable, "-m", "pyright")),
         Check("import rules", (sys.executable, "-c", "from importlinter.cli import lint_imports_command as c; c()")),
-        Check("tests", (sys.executable, "-m", "pytest", "-n", "2", *coverage, *options.pytest)),
+        *_tests(options),
+    ]
+
+
+def _tests(options: argparse.Namespace) -> list[Check]:
+    pytest = (sys.executable, "-m", "pytest", "-n", "2")
+    coverage = ("--cov", "--cov-branch")
+    if options.fast:
+        return [Check("tests", (*pytest, "-m", "not slow and not hosts", *options.pytest))]
+    if not options.hosts:
+        return [Check("tests", (*pytest, "-m", "not hosts", *coverage, *options.pytest))]
+    return [
+        Check("hosts and clients", (sys.executable, "-m", "ops.hosts")),
+        Check("tests", (*pytest, *coverage, *options.pytest), {REQUESTED: "1"}),
     ]
 
 
 def _passes(check: Check) -> bool:
     show(["", heading(f"== {check.name} ==")])
     # A newer pyright than the locked one is no news for this run.
-    env = {**os.environ, "PYRIGHT_PYTHON_IGNORE_WARNINGS": "1"}
+    env = {**os.environ, "PYRIGHT_PYTHON_IGNORE_WARNINGS": "1", **check.env}
     return subprocess.run(check.command, check=False, cwd=ROOT, env=env).returncode == 0
 
 

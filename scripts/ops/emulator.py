@@ -104,8 +104,8 @@ def running_emulator(
 def find_java() -> Path:
     """A Java that really runs and is new enough; raises EmulatorUnavailable."""
     newest = 0
-    for java in _java_candidates(os.environ):
-        newest = max(newest, version := _java_version(java))
+    for java in java_candidates(os.environ):
+        newest = max(newest, version := java_version(java))
         if version >= OLDEST_JAVA:
             return java
     found = f"the newest found is Java {newest}" if newest else "none was found"
@@ -163,7 +163,8 @@ def _import_metadata(export: Path) -> Path:
     return found[0]
 
 
-def _java_candidates(env: Mapping[str, str]) -> Iterator[Path]:
+def java_candidates(env: Mapping[str, str]) -> Iterator[Path]:
+    """Every place where a Java may be, those a person chose first."""
     if home := env.get("JAVA_HOME"):
         yield Path(home, "bin/java")
     # The java that macOS puts on PATH only tells the person to install one: ask for a real home first.
@@ -183,7 +184,8 @@ def _java_homes_of_macos() -> Iterator[Path]:
         yield Path(answer.stdout.strip(), "bin/java")
 
 
-def _java_version(java: Path) -> int:
+def java_version(java: Path) -> int:
+    """Its major version; 0 for one that does not run."""
     try:
         answer = subprocess.run([java, "-version"], check=False, capture_output=True, text=True, timeout=20)
     except (OSError, subprocess.TimeoutExpired):

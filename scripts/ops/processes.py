@@ -57,7 +57,7 @@ class Process:
                 self.popen.wait(grace)
         self._signal(signal.SIGKILL)
         self.popen.wait()
-        _tell_guardian(f"end {self.pid}")
+        tell_guardian(f"end {self.pid}")
 
     def _signal(self, number: signal.Signals) -> None:
         # macOS answers «not permitted» for a group of which only unreaped processes are left.
@@ -107,7 +107,7 @@ def start(
 def scratch_folder() -> Generator[Path]:
     """A temporary folder that is removed even if this process is killed. Its path is short enough for a socket."""
     path = tempfile.mkdtemp(prefix="metacortex-")
-    _tell_guardian(f"scratch {path}")
+    tell_guardian(f"scratch {path}")
     try:
         yield Path(path)
     finally:
@@ -208,7 +208,8 @@ def _dismiss(guardian: subprocess.Popen[bytes]) -> None:
     guardian.wait()
 
 
-def _tell_guardian(line: str) -> None:
+def tell_guardian(line: str) -> None:
+    """One line in the guardian\'s language: what to end, or no longer, once this process is gone."""
     stdin = _guardian().stdin
     assert stdin is not None
     # One small write to a pipe arrives whole, also beside those of the children.

@@ -47,9 +47,30 @@ def test_everything_passing_is_told_too(monkeypatch: pytest.MonkeyPatch, capfd: 
 def test_the_whole_run_measures_branches_and_the_inner_loop_leaves_out_what_is_slow() -> None:
     whole, fast = commands(), commands("--fast")
     assert list(whole) == list(fast) == ["format", "lint", "types", "import rules", "tests"]
-    assert whole["tests"].endswith("-m pytest -n 2 --cov --cov-branch")
-    assert fast["tests"].endswith("-m pytest -n 2 -m not slow")
+    assert whole["tests"].endswith("-m pytest -n 2 -m not hosts --cov --cov-branch")
+    assert fast["tests"].endswith("-m pytest -n 2 -m not slow and not hosts")
+
+
+def test_real_hosts_are_fetched_first_and_then_tried_beside_everything_else() -> None:
+    options = checks.parser().parse_args(["--hosts"])
+    *_, fetched, tests = checks.checks_for(options)
+    assert " ".join(fetched.command).endswith("-m ops.hosts")
+    assert " ".join(tests.command).endswith("-m pytest -n 2 --cov --cov-branch")
+    assert tests.env == {"METACORTEX_HOSTS": "1"}
+
+
+def test_the_inner_loop_has_no_room_for_hosts(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        checks.parser().parse_args(["--fast", "--hosts"])
+    assert "not allowed with" in capsys.readouterr().err
+
+
+def test_a_check_sees_what_it_is_given(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    command = (sys.executable, "-c", "import os; print(os.environ['METACORTEX_HOSTS'])")
+    monkeypatch.setattr(checks, "checks_for", lambda _: [Check("tests", command, {"METACORTEX_HOSTS": "asked for"})])
+    assert checks.main([]) == 0
+    assert "asked for" in capfd.readouterr().out
 
 
 def test_what_follows_two_dashes_goes_to_pytest() -> None:
-    assert commands("--fast", "--", "-k", "edge")["tests"].endswith("not slow -k edge")
+    assert commands("--fast", "--", "-k", "edge")["tests"].endswith("not hosts -k edge")
