@@ -161,7 +161,7 @@ class _Reader:
 
 
 def _is_text_list(value: object) -> TypeGuard[list[str]]:
-    return isinstance(value, list) and all(isinstance(item, str) for item in value)  # pyright: ignore[reportUnknownVariableType]
+    return isinstance(value, list) and all(isinstance(item, str) for item in value)
 
 
 PROFILE_FIELDS = (
@@ -190,7 +190,7 @@ def parse_profiles(text: str, preferred_state: BranchState, place: str) -> tuple
         return {}, [f"{place} must be a JSON list of profiles."]
     faults: list[str] = []
     profiles: dict[str, Profile] = {}
-    for position, document in enumerate(documents):  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+    for position, document in enumerate(documents):
         where = f"{place}[{position}]"
         if not isinstance(document, _Object):
             faults.append(f"{where} must be a JSON object.")

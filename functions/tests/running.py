@@ -27,6 +27,14 @@ def eventually(look: Callable[[], T], *, seconds: float = 30) -> T:
     return seen
 
 
+def executable(path: Path, script: str) -> Path:
+    """A program that stands in for another: a shell script at a path."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+    return path
+
+
 def alive(pid: int) -> bool:
     """Whether a process runs; one that is dead but not yet reaped does not."""
     state = subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True, check=False).stdout

@@ -84,13 +84,13 @@ class _PlainArguments(_Plain):
 def _inlined(node: Any, definitions: Mapping[str, Any]) -> Any:
     """The schema with every $ref replaced by what it names: some clients resolve none."""
     if isinstance(node, list):
-        return [_inlined(item, definitions) for item in node]  # pyright: ignore[reportUnknownVariableType]
+        return [_inlined(item, definitions) for item in node]
     if not isinstance(node, dict):
         return node
-    node = dict(node)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+    node = dict(node)
     if reference := node.pop("$ref", None):
-        node = definitions[reference.rpartition("/")[2]] | node  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
-    return {key: _inlined(value, definitions) for key, value in node.items()}  # pyright: ignore[reportUnknownVariableType]
+        node = definitions[reference.rpartition("/")[2]] | node
+    return {key: _inlined(value, definitions) for key, value in node.items()}
 
 
 def arguments_schema(arguments: type[Arguments]) -> dict[str, Any]:

@@ -82,7 +82,7 @@ def _check(body: bytes) -> None:
         message: Any = from_json(body, allow_inf_nan=False)
     except ValueError:
         raise malformed("The body is not valid JSON in UTF-8, or escapes half of a surrogate pair.") from None
-    if not isinstance(message, dict) or not _is_rpc(message):  # pyright: ignore[reportUnknownArgumentType]
+    if not isinstance(message, dict) or not _is_rpc(message):
         raise malformed(
             "Send one JSON-RPC 2.0 message whose id is a text or a whole number; batches are not supported.",
             INVALID_REQUEST_CODE,

@@ -8,6 +8,7 @@ import pytest
 from ops import emulator, hosts
 from ops.hosts import PINS, find_java_home, find_npm, main, provide
 from ops.processes import OpsError
+from running import executable
 
 INSTALLS = """
 [ "$1" = --version ] && { echo 11.0.0; exit; }
@@ -29,13 +30,6 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(hosts, "SITE", tmp_path / "site-packages")
     monkeypatch.setattr(hosts, "FOLDER", tmp_path / "checkout/node")
     return tmp_path
-
-
-def executable(path: Path, script: str) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(f"#!/bin/sh\n{script}\n")
-    path.chmod(0o755)
-    return path
 
 
 def java(path: Path, version: str) -> Path:

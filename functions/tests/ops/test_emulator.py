@@ -16,7 +16,7 @@ from ops import emulator
 from ops.checkout import ROOT
 from ops.emulator import EmulatorUnavailable, ImportFailed, clear, find_jar, find_java, running_emulator
 from ops.processes import OpsError
-from running import alive, eventually
+from running import alive, eventually, executable
 
 PROJECT = "demo-emulator"
 
@@ -32,13 +32,6 @@ def empty_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setattr(emulator, "ROOT_FOLDER", tmp_path / "root")
     return binaries
-
-
-def executable(path: Path, script: str) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(f"#!/bin/sh\n{script}\n")
-    path.chmod(0o755)
-    return path
 
 
 def java(path: Path, version: str) -> Path:
