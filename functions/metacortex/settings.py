@@ -22,6 +22,7 @@ from metacortex.profiles import (
     token_digest,
     token_fault,
 )
+from metacortex.rules import SEARCH_RESULTS
 
 FUNCTION_NAME = "metaCortexMcp"
 REGION = "us-central1"
@@ -214,7 +215,7 @@ class Settings:
         "The isolated collection that evaluation uses; never MEMORY_COLLECTION." + _LATER,
     )
     search_result_limit: int = _setting(
-        "SEARCH_RESULT_LIMIT", _whole(1, 20), 5, "How many matches a search returns when it does not say."
+        "SEARCH_RESULT_LIMIT", _whole(1, SEARCH_RESULTS), 5, "How many matches a search returns when it does not say."
     )
     retrieval_mode: RetrievalMode = _setting(
         "RETRIEVAL_MODE",

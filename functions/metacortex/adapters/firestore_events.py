@@ -11,10 +11,10 @@ from metacortex.events import Event
 
 class FirestoreEvents:
     def __init__(self, client: AsyncClient) -> None:
-        self.client = client
+        self._client = client
 
     async def append(self, events: Sequence[Event]) -> None:
-        batch = self.client.batch()
+        batch = self._client.batch()
         for event in events:
             self.stage(batch, event)
         async with answering():
@@ -23,4 +23,4 @@ class FirestoreEvents:
     def stage(self, batch: AsyncWriteBatch, event: Event) -> None:
         """Adds an event to a commit."""
         common = {"event_id": event.id, "timestamp": event.timestamp, "expires_at": timestamp(event.expires_at)}
-        batch.set(self.client.collection(event.kind).document(event.id), common | dict(event.fields))
+        batch.set(self._client.collection(event.kind).document(event.id), common | dict(event.fields))

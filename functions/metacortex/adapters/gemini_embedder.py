@@ -78,12 +78,13 @@ class GeminiEmbedder:
     async def _embed(self, texts: list[str], *, task: str | None, title: str | None) -> list[tuple[float, ...]]:
         from google.genai.types import Content, EmbedContentConfig, Part
 
-        # One Content for each text: strings given together would become one vector.
-        contents = [Content(parts=[Part(text=text)], role="user") for text in texts]
         config = EmbedContentConfig(output_dimensionality=self.space.dimensions, task_type=task, title=title)
+        # One Content for each text: strings given together would become one vector.
         async with answering(self.route, SECONDS):
             answer = await self.route.client.aio.models.embed_content(
-                model=self.space.model, contents=list(contents), config=config
+                model=self.space.model,
+                contents=[Content(parts=[Part(text=text)], role="user") for text in texts],
+                config=config,
             )
         vectors = [embedding.values or [] for embedding in answer.embeddings or []]
         if len(vectors) != len(texts):

@@ -121,13 +121,17 @@ def within_budget(matches: Sequence[MatchPayload]) -> tuple[list[MatchPayload], 
     """
     kept: list[MatchPayload] = []
     used = 0
+    shortened = False
     for match in matches:
-        fitting = match if len(to_json(match)) <= ANSWER_CHARACTERS else _without_lists(match)
-        used += len(to_json(fitting)) + 1
+        fitting, size = match, len(to_json(match))
+        if size > ANSWER_CHARACTERS:
+            fitting, shortened = _without_lists(match), True
+            size = len(to_json(fitting))
+        used += size + 1
         if used > ANSWER_CHARACTERS:
             return kept, True
         kept.append(fitting)
-    return kept, kept != list(matches)
+    return kept, shortened
 
 
 def _without_lists(match: MatchPayload) -> MatchPayload:

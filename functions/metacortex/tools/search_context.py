@@ -17,8 +17,6 @@ from metacortex.tools import payloads
 from metacortex.tools.schema import WHOLE, Arguments, Time
 from metacortex.tools.tool import Tool, shown_while_running
 
-MOST_RESULTS = 20
-
 
 class SearchArguments(Arguments):
     query: Annotated[str, Field(description="What to look for, in natural language: a question or a few key words.")]
@@ -28,8 +26,8 @@ class SearchArguments(Arguments):
         Field(description="Only this lifecycle state. Leave it out for what holds now."),
     ] = None
     limit: Annotated[
-        Annotated[int, Field(ge=1, le=MOST_RESULTS), WHOLE] | None,
-        Field(description="How many matches at most, 1 to 20."),
+        Annotated[int, Field(ge=1, le=rules.SEARCH_RESULTS), WHOLE] | None,
+        Field(description=f"How many matches at most, 1 to {rules.SEARCH_RESULTS}."),
     ] = None
     valid_at: Annotated[
         Time | None,

@@ -1,8 +1,9 @@
 """How often a call goes out to Firestore, counted at the channel: what an owner pays for, and waits for."""
 
+from google.cloud.firestore_v1.async_client import AsyncClient
+
 from builders import Service, environment
 from channel import Channel
-from metacortex.adapters.firestore_events import FirestoreEvents
 from metacortex.adapters.firestore_memories import FirestoreMemories
 from metacortex.bootstrap import Stores
 
@@ -22,9 +23,14 @@ async def test_a_save_is_one_batched_read_and_one_commit(channel: Channel, fires
     assert channel.calls == ["BatchGetDocuments", "Commit"]
 
 
-async def test_a_save_reads_the_space_beside_the_fingerprint(channel: Channel, firestore_stores: Stores) -> None:
+async def test_a_save_reads_the_space_beside_the_fingerprint(
+    channel: Channel, firestore: AsyncClient, firestore_stores: Stores
+) -> None:
     await warmed(firestore_stores, channel)
-    cold = Service(stores=Stores(memories=again(firestore_stores), events=firestore_stores.events))
+    # The same collection as another instance sees it: nothing remembered.
+    cold = Service(
+        stores=Stores(memories=FirestoreMemories(firestore, "memory_vectors"), events=firestore_stores.events)
+    )
     await cold.save("second at 90")
     [read, _] = channel.requests
     assert len(read.documents) == 2
@@ -70,9 +76,3 @@ async def test_telemetry_shares_the_commit_of_the_event(channel: Channel, firest
     settings = environment(RETRIEVAL_EVENT_LOGGING_ENABLED="true")
     await Service(settings=settings, stores=firestore_stores).search("at 0")
     assert channel.calls == ["RunQuery", "Commit"]
-
-
-def again(stores: Stores) -> FirestoreMemories:
-    """The same collection as another instance sees it: nothing remembered."""
-    assert isinstance(stores.events, FirestoreEvents)
-    return FirestoreMemories(stores.events.client, "memory_vectors")
