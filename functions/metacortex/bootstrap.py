@@ -6,19 +6,23 @@ discovery and health answers need none of it, and a connection must not be older
 
 import functools
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from starlette.applications import Starlette
 
 from metacortex import logs
 from metacortex.errors import ConfigurationError
 from metacortex.events import Clock, now_ms
-from metacortex.ports import Embedder, EventLog, ImageDescriber, MemoryStore
+from metacortex.ports import Embedder, EventLog, ImageDescriber, MemoryStore, Merger
 from metacortex.service import Limits, MemoryService
 from metacortex.settings import ModelProvider, Settings, in_emulator, load, project_id, service_name
 from metacortex.trail import Recorder, Rejections
 from metacortex.web.app import Installation, create_app
+
+if TYPE_CHECKING:
+    from metacortex.adapters.gemini_client import Route
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,6 +35,14 @@ class Stores:
 class Models:
     embedder: Embedder
     describer: ImageDescriber
+    merger: Merger
+    routes: Sequence["Route"] = ()
+    """The connections behind them."""
+
+    async def close(self) -> None:
+        """Ends the connections; a process that ends anyway need not."""
+        for route in self.routes:
+            await route.close()
 
 
 def application(environment: Mapping[str, str] = os.environ) -> Starlette:
@@ -54,8 +66,12 @@ def install(settings: Settings, stores: Stores, models: Models, clock: Clock = n
     from metacortex.tools.observe import Observer
     from metacortex.tools.server import McpApp
 
-    limits = Limits(results=settings.search_result_limit, candidates=settings.retrieval_candidates)
-    service = MemoryService(stores.memories, models.embedder, models.describer, limits, clock)
+    limits = Limits(
+        results=settings.search_result_limit,
+        candidates=settings.retrieval_candidates,
+        sources=settings.consolidation_batch_limit,
+    )
+    service = MemoryService(stores.memories, models, limits, clock)
     recorder = Recorder(stores.events)
     observer = Observer(service, recorder, clock, telemetry=settings.retrieval_event_logging_enabled)
     mcp = McpApp(observer, name=settings.service_name, version=settings.service_version)
@@ -75,15 +91,16 @@ def models(settings: Settings, project: str | None) -> Models:
     """The configured model route. Nothing is connected or probed here."""
     if settings.provider is not ModelProvider.LOCAL:
         return _gemini(settings, project)
-    from metacortex.adapters.local_models import LocalEmbedder, LocalImages
+    from metacortex.adapters.local_models import LocalEmbedder, LocalImages, LocalMerger
 
-    return Models(embedder=LocalEmbedder(), describer=LocalImages())
+    return Models(embedder=LocalEmbedder(), describer=LocalImages(), merger=LocalMerger())
 
 
 def _gemini(settings: Settings, project: str | None) -> Models:
     from metacortex.adapters.gemini_client import Route
     from metacortex.adapters.gemini_embedder import GeminiEmbedder
     from metacortex.adapters.gemini_images import GeminiImages
+    from metacortex.adapters.gemini_merge import GeminiMerger
 
     if settings.provider is ModelProvider.GEMINI:
         embedding = generation = Route(api_key=settings.gemini_api_key)
@@ -92,5 +109,9 @@ def _gemini(settings: Settings, project: str | None) -> Models:
     else:
         embedding = Route(project=project, location=settings.gemini_vertex_location)
         generation = Route(project=project, location=settings.gemini_generation_vertex_location)
-    embedder = GeminiEmbedder(embedding, settings.gemini_embedding_model, settings.gemini_embedding_dimensions)
-    return Models(embedder=embedder, describer=GeminiImages(generation, settings.gemini_multimodal_model))
+    return Models(
+        embedder=GeminiEmbedder(embedding, settings.gemini_embedding_model, settings.gemini_embedding_dimensions),
+        describer=GeminiImages(generation, settings.gemini_multimodal_model),
+        merger=GeminiMerger(generation, settings.gemini_merge_model),
+        routes=(embedding, generation),
+    )

@@ -4,7 +4,9 @@ MetaCortexError
 ├── InvalidArgument          bad or conflicting arguments
 ├── Forbidden                a state, origin or tool this client may not use
 ├── NotFound                 no such memory for this client
+├── Conflict                 not possible in the state that the memories are in now
 ├── TooLarge                 over a documented size
+├── NothingToDo              fewer memories than the work needs
 ├── RateLimited              a service we depend on asks us to slow down
 ├── ModelFailed              the model answered with an error or nonsense
 ├── Unavailable              the store or the model cannot be reached; trying again may help
@@ -12,7 +14,8 @@ MetaCortexError
 ├── TimedOut                 no answer in time
 └── ConfigurationError       the installation's settings are wrong; carries every fault
 
-Each message is one sentence for whoever can act on it. None carries a credential, a memory's text or an id that was sent.
+Each message is one sentence for whoever can act on it. None carries a credential or a memory's text, or tells whether an id
+exists that the client may not read.
 """
 
 from collections.abc import Sequence
@@ -40,8 +43,16 @@ class NotFound(MetaCortexError):
     code = "not_found"
 
 
+class Conflict(MetaCortexError):
+    code = "conflict"
+
+
 class TooLarge(MetaCortexError):
     code = "too_large"
+
+
+class NothingToDo(MetaCortexError):
+    code = "nothing_to_do"
 
 
 class RateLimited(MetaCortexError):

@@ -85,6 +85,15 @@ class Match:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """A memory in a listing, without its text."""
+
+    id: str
+    summary: str
+    metadata: Metadata
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Image:
     """The bytes of an image as they arrived; they are described and then dropped, never stored."""
 

@@ -1,12 +1,14 @@
 """What the service needs from the outside world. Adapters fill these; tests fill them with fakes held to the same contract."""
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from metacortex.events import Event
-from metacortex.memory import BranchState, Image, Match, Memory, NewMemory, Origin
+from metacortex.memory import BranchState, Entry, Image, Match, Memory, Metadata, NewMemory, Origin
 from metacortex.spaces import CollectionSpaces, Space
+
+R = TypeVar("R")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +31,47 @@ class Nearest:
     topic: str | None
     origin: Origin | None
     limit: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListFilters:
+    """What a listing shows. Times are epoch milliseconds; `created_after` is inclusive, `created_before` exclusive."""
+
+    branch_state: BranchState
+    topic: str | None = None
+    origin: Origin | None = None
+    created_after: int | None = None
+    created_before: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Position:
+    """A place in a listing: that of one memory, which need not exist any more."""
+
+    created_at: int
+    memory_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Version:
+    """A memory as it was read. `revision` is what a commit checks it against."""
+
+    memory: Memory
+    retrieval_text: str | None = None
+    revision: Any = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """The metadata of a memory before and after. With a `revision` it counts only if the memory is still as it was read."""
+
+    memory_id: str
+    before: Metadata
+    after: Metadata
+    revision: Any = None
+
+
+ReadMetadata = Callable[[str], Awaitable[Metadata | None]]
 
 
 class MemoryStore(Protocol):
@@ -58,6 +101,32 @@ class MemoryStore(Protocol):
 
     async def save(self, new: NewMemory, fingerprint: Fingerprint, event: Event) -> bool:
         """Stores memory, fingerprint and event in one commit; False, and nothing stored, if the fingerprint has changed."""
+        ...
+
+    async def newest(self, filters: ListFilters, after: Position | None, limit: int) -> list[Entry]:
+        """The memories that pass the filters, newest first and ties by id, from behind a position on."""
+        ...
+
+    async def transact(
+        self, work: Callable[[ReadMetadata], Awaitable[tuple[R, Change | None]]], event: Callable[[R], Event]
+    ) -> R:
+        """Runs `work` as one transaction: nothing it read has changed when its change and the event of its result are stored.
+
+        It may run several times. Where it changes nothing, no event is stored.
+        """
+        ...
+
+    async def versions(self, memory_ids: Sequence[str]) -> list[Version | None]:
+        """The memories with these ids, in their order; None for an unknown one."""
+        ...
+
+    async def oldest_drafts(self, topic: str, limit: int) -> tuple[list[Version], int]:
+        """The oldest wip memories of a topic, oldest first, and how many the topic has in all."""
+        ...
+
+    async def consolidate(self, new: NewMemory, sources: Sequence[Change], event: Event) -> bool:
+        """Stores the merged memory, its sources' changes and the event in one commit; False, and nothing stored, if one
+        of the sources has changed since it was read."""
         ...
 
 
@@ -90,3 +159,25 @@ class ImageDescriber(Protocol):
         Raises InvalidArgument where there is neither sight nor caption.
         """
         ...
+
+
+class Merger(Protocol):
+    async def merge(self, sources: Sequence[Memory], *, topic: str) -> str:
+        """One text that keeps what several memories say, the newest statement where they differ. Never empty.
+
+        Raises TooLarge where they are more than the model takes at once.
+        """
+        ...
+
+
+class Models(Protocol):
+    """The models of one route."""
+
+    @property
+    def embedder(self) -> Embedder: ...
+
+    @property
+    def describer(self) -> ImageDescriber: ...
+
+    @property
+    def merger(self) -> Merger: ...

@@ -20,6 +20,7 @@ ARTIFACT_REF_BYTES = 1_000
 DERIVED_FROM = 100
 QUERY_CHARACTERS = 20_000
 SEARCH_RESULTS = 20
+LISTED = 100
 DOCUMENT_ID_BYTES = 1_500
 SUMMARY_CHARACTERS = 220
 PAGE_CHARACTERS = 50_000
@@ -28,8 +29,8 @@ DEFAULT_TOPIC = "general"
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
-_EARLIEST_MS = (datetime(1, 1, 1, tzinfo=UTC) - _EPOCH) // _MILLISECOND
-_LATEST_MS = (datetime(9999, 12, 31, 23, 59, 59, 999_000, tzinfo=UTC) - _EPOCH) // _MILLISECOND
+EARLIEST_MS = (datetime(1, 1, 1, tzinfo=UTC) - _EPOCH) // _MILLISECOND
+LATEST_MS = (datetime(9999, 12, 31, 23, 59, 59, 999_000, tzinfo=UTC) - _EPOCH) // _MILLISECOND
 
 
 # --- Text ---
@@ -46,13 +47,13 @@ def encodable(text: str, name: str) -> str:
     return text
 
 
-def content(text: str | None) -> str:
+def content(text: str | None, name: str = "content") -> str:
     """Content trimmed at both ends and otherwise untouched; empty where there is none."""
-    trimmed = encodable(text or "", "content").strip()
+    trimmed = encodable(text or "", name).strip()
     size = len(trimmed.encode())
     if size > CONTENT_BYTES:
         raise TooLarge(
-            f"content is {size:,} bytes of UTF-8 and the limit is {CONTENT_BYTES:,}; save it as several memories."
+            f"{name} is {size:,} bytes of UTF-8 and the limit is {CONTENT_BYTES:,}; save it as several memories."
         )
     return trimmed
 
@@ -145,7 +146,7 @@ _TIME_FORMS = (
 def parse_time(value: object) -> int:
     """Epoch milliseconds from a number or an ISO 8601 text, in the years 1 to 9999; ValueError tells what is accepted."""
     milliseconds = _from_number(value) if isinstance(value, int | float) else _from_text(value)
-    if milliseconds is None or not _EARLIEST_MS <= milliseconds <= _LATEST_MS:
+    if milliseconds is None or not EARLIEST_MS <= milliseconds <= LATEST_MS:
         raise ValueError(f"not a time this service can keep; {_TIME_FORMS}")
     return milliseconds
 

@@ -1,25 +1,40 @@
 """What the tools mean. Every method takes the calling profile and checks what it may do before any work is done."""
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from metacortex import rules
-from metacortex.errors import NotFound, Unavailable
+from metacortex import lifecycle, rules
+from metacortex.errors import Conflict, InvalidArgument, NotFound, NothingToDo, TooLarge, Unavailable
 from metacortex.events import Clock, Event
+from metacortex.lifecycle import Deprecation
 from metacortex.memory import (
     BranchState,
     Draft,
     Embedding,
+    Entry,
+    Initiator,
     Match,
     Memory,
     Metadata,
     Modality,
     NewMemory,
     Origin,
+    Provenance,
+    SupersessionReason,
     WriteStatus,
 )
-from metacortex.ports import Embedder, Fingerprint, ImageDescriber, MemoryStore, Nearest
+from metacortex.ports import (
+    Change,
+    Fingerprint,
+    ListFilters,
+    MemoryStore,
+    Models,
+    Nearest,
+    Position,
+    ReadMetadata,
+    Version,
+)
 from metacortex.profiles import Profile
 from metacortex.spaces import CollectionSpaces, WorkingSpace, unnamed_space, working_space
 
@@ -63,21 +78,58 @@ class Page:
     next_offset: int | None
 
 
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """One page of a listing; `more`: others follow it."""
+
+    entries: tuple[Entry, ...]
+    more: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Deprecated:
+    """A memory that is now deprecated, and the state it was in when that was asked."""
+
+    memory_id: str
+    metadata: Metadata
+    previous_state: BranchState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Consolidated:
+    """A merged memory and the ids of the sources it replaced. `remaining`: wip memories of the topic that are left."""
+
+    memory: Memory
+    source_ids: tuple[str, ...]
+    remaining: int
+    is_new: bool = True
+    """False where an earlier call had already merged these sources."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preview:
+    """What a consolidation would write, with nothing written."""
+
+    content: str
+    sources: tuple[Memory, ...]
+    remaining: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
     """The numbers an owner may set."""
 
     results: int
     candidates: int
+    sources: int
 
 
 class MemoryService:
-    def __init__(
-        self, store: MemoryStore, embedder: Embedder, describer: ImageDescriber, limits: Limits, clock: Clock
-    ) -> None:
+    def __init__(self, store: MemoryStore, models: Models, limits: Limits, clock: Clock) -> None:
         self._store = store
-        self._embedder = embedder
-        self._describer = describer
+        self._embedder = models.embedder
+        self._describer = models.describer
+        self._merger = models.merger
         self._limits = limits
         self._clock = clock
 
@@ -198,6 +250,144 @@ class MemoryService:
         content, next_offset = rules.page(memory.content, offset)
         return Page(replace(memory, content=content), next_offset)
 
+    # --- List ---
+
+    async def list_memories(self, profile: Profile, filters: ListFilters, after: Position | None, limit: int) -> Listed:
+        """The memories that pass the filters, newest first, from behind a position on."""
+        profile.require_tool("list_context")
+        profile.readable(filters.branch_state)
+        # One more than asked for tells whether there is a next page.
+        entries = await self._store.newest(filters, after, limit + 1)
+        return Listed(tuple(entries[:limit]), more=len(entries) > limit)
+
+    # --- Deprecate ---
+
+    async def deprecate(
+        self, profile: Profile, memory_id: str, deprecation: Deprecation, event: Callable[[Deprecated], Event]
+    ) -> Deprecated:
+        """Retires a memory, in favour of another where the deprecation names one. Nothing is ever deleted.
+
+        Repeating a deprecation changes nothing; what would contradict one, or close a circle, raises Conflict.
+        """
+        profile.require_tool("deprecate_context")
+        profile.require_writable(BranchState.DEPRECATED)
+        if memory_id == deprecation.superseding_id:
+            raise InvalidArgument("A memory cannot supersede itself; name another superseding_id, or leave it out.")
+
+        async def work(read: ReadMetadata) -> tuple[Deprecated, Change | None]:
+            replacement = await self._replacement(profile, deprecation.superseding_id, read)
+            before = await _readable(profile, memory_id, read)
+            if before is None:
+                raise NotFound("No memory with this id is open to this client; search for it, or check the id.")
+            if before.branch_state is BranchState.DEPRECATED:
+                if lifecycle.is_repeated(before, deprecation):
+                    return Deprecated(memory_id, before, before.branch_state), None
+                raise Conflict("This memory is deprecated already, by another memory or for another reason; fetch it.")
+            if replacement is not None:
+                await _require_current_end(memory_id, replacement, read)
+            after = lifecycle.deprecated(before, deprecation, self._clock())
+            change = Change(memory_id=memory_id, before=before, after=after)
+            return Deprecated(memory_id, after, before.branch_state), change
+
+        return await self._store.transact(work, event)
+
+    async def _replacement(self, profile: Profile, memory_id: str | None, read: ReadMetadata) -> Metadata | None:
+        if memory_id is None:
+            return None
+        replacement = await _readable(profile, memory_id, read)
+        if replacement is None:
+            raise NotFound("superseding_id names no memory that is open to this client; save the new memory first.")
+        return replacement
+
+    # --- Consolidate ---
+
+    async def consolidate(
+        self, profile: Profile, topic: str, source_ids: Sequence[str] | None, event: Callable[[Consolidated], Event]
+    ) -> Consolidated:
+        """Merges memories into one active memory that supersedes them, in one commit.
+
+        Without ids these are the oldest wip memories of the topic. Sources that one memory has already replaced answer
+        that memory. `event` makes the event of a result; it is stored only with a new merged memory.
+        """
+        profile.require_tool("consolidate_context")
+        profile.require_writable(BranchState.ACTIVE)
+        profile.require_writable(BranchState.DEPRECATED)
+        candidates, remaining = await self._candidates(profile, topic, source_ids)
+        if earlier := await self._earlier_merge(profile, candidates):
+            return earlier
+        sources = _mergeable(profile, candidates)
+        space = await self._space_to_write(await self._store.spaces())
+        draft = await self._merge(sources, topic)
+        new = await self._prepare(profile, draft, space)
+        merged = Consolidated(memory=new.memory, source_ids=draft.provenance.derived_from, remaining=remaining)
+        changes = [_superseded(source, new.memory) for source in sources]
+        if await self._store.consolidate(new, changes, event(merged)):
+            return merged
+        # A commit that the client library repeated meets its own success.
+        if await self._store.get(new.memory.id):
+            return merged
+        raise Conflict("One of these memories was changed while they were merged, and nothing was written; try again.")
+
+    async def preview(self, profile: Profile, topic: str, source_ids: Sequence[str] | None) -> Preview:
+        """What `consolidate` would write at this moment."""
+        profile.require_tool("consolidate_context")
+        candidates, remaining = await self._candidates(profile, topic, source_ids)
+        sources = _mergeable(profile, candidates)
+        draft = await self._merge(sources, topic)
+        return Preview(content=draft.content, sources=tuple(source.memory for source in sources), remaining=remaining)
+
+    async def _candidates(
+        self, profile: Profile, topic: str, source_ids: Sequence[str] | None
+    ) -> tuple[Sequence[Version | None], int]:
+        """The memories that the ids name, or the oldest drafts of the topic and how many of its drafts stay behind."""
+        if source_ids is None:
+            profile.readable(BranchState.WIP)
+            drafts, count = await self._store.oldest_drafts(topic, self._limits.sources)
+            if len(drafts) < 2:
+                raise NothingToDo("Fewer than two drafts (wip) are left in this topic, so there is nothing to merge.")
+            return drafts, count - len(drafts)
+        if len(source_ids) > self._limits.sources:
+            raise InvalidArgument(
+                f"source_ids has {len(source_ids)} ids and the limit is {self._limits.sources}; merge fewer at once."
+            )
+        if not all(map(rules.is_document_id, source_ids)):
+            raise NotFound(_UNKNOWN_SOURCE)
+        return await self._store.versions(source_ids), 0
+
+    async def _earlier_merge(self, profile: Profile, sources: Sequence[Version | None]) -> Consolidated | None:
+        """The memory that has already replaced exactly these sources, if there is one that this client may read."""
+        [successor, *others] = {source.memory.metadata.superseded_by if source else None for source in sources}
+        memory = None if others or successor is None else await self._store.get(successor)
+        if memory is None or not _is_readable(profile, memory.metadata):
+            return None
+        source_ids = tuple(source.memory.id for source in sources if source)
+        provenance = memory.metadata.provenance
+        if provenance is None or set(provenance.derived_from) != set(source_ids):
+            return None
+        return Consolidated(memory=memory, source_ids=source_ids, remaining=0, is_new=False)
+
+    async def _merge(self, sources: Sequence[Version], topic: str) -> Draft:
+        """The merged memory as a draft. Its text keeps what only an image's description says."""
+        memories = [source.memory for source in sources]
+        valid_from, valid_until = lifecycle.shared_validity(memories)
+        artifact_refs = lifecycle.all_artifact_refs(memories)
+        whole = [replace(source.memory, content=source.retrieval_text or source.memory.content) for source in sources]
+        content = (await self._merger.merge(whole, topic=topic)).strip()
+        if len(content.encode()) > rules.CONTENT_BYTES:
+            raise TooLarge(
+                f"The merged text has {len(content.encode()):,} bytes and the limit is {rules.CONTENT_BYTES:,}; "
+                "merge fewer memories at once."
+            )
+        return Draft(
+            content=content,
+            topic=topic,
+            branch_state=BranchState.ACTIVE,
+            provenance=Provenance(origin=Origin.AGENT_INFERRED, derived_from=tuple(memory.id for memory in memories)),
+            artifact_refs=artifact_refs,
+            valid_from=valid_from,
+            valid_until=valid_until,
+        )
+
     # --- Embedding spaces ---
 
     async def _space_to_read(self) -> WorkingSpace | None:
@@ -236,3 +426,47 @@ def _modality(draft: Draft) -> Modality:
     if draft.image is None:
         return Modality.TEXT
     return Modality.MIXED if draft.content else Modality.IMAGE
+
+
+_UNKNOWN_SOURCE = "source_ids names a memory that is not open to this client; check each id."
+
+
+def _mergeable(profile: Profile, candidates: Sequence[Version | None]) -> list[Version]:
+    """The sources of a merge, where every candidate may be one."""
+    sources = [version for version in candidates if version and _is_readable(profile, version.memory.metadata)]
+    if len(sources) < len(candidates):
+        raise NotFound(_UNKNOWN_SOURCE)
+    if any(source.memory.metadata.branch_state is BranchState.DEPRECATED for source in sources):
+        raise Conflict("source_ids names a deprecated memory, and only what still counts is merged; leave it out.")
+    return sources
+
+
+def _superseded(source: Version, merged: Memory) -> Change:
+    deprecation = Deprecation(superseding_id=merged.id, reason=SupersessionReason.CHANGED, initiator=Initiator.AGENT)
+    before = source.memory.metadata
+    after = lifecycle.deprecated(before, deprecation, merged.metadata.created_at or 0)
+    return Change(memory_id=source.memory.id, before=before, after=after, revision=source.revision)
+
+
+def _is_readable(profile: Profile, metadata: Metadata) -> bool:
+    return metadata.branch_state in profile.readable_states
+
+
+async def _readable(profile: Profile, memory_id: str, read: ReadMetadata) -> Metadata | None:
+    """The metadata of a memory that this client may read; to it, any other memory does not exist."""
+    metadata = await read(memory_id) if rules.is_document_id(memory_id) else None
+    return metadata if metadata and _is_readable(profile, metadata) else None
+
+
+async def _require_current_end(memory_id: str, replacement: Metadata, read: ReadMetadata) -> None:
+    """Raises Conflict unless what replaces a memory leads, through whatever replaced that, to one that still counts."""
+    passed: set[str] = set()
+    current: Metadata | None = replacement
+    while current and current.superseded_by is not None:
+        successor = current.superseded_by
+        if successor == memory_id or successor in passed:
+            raise Conflict("The memory in superseding_id was itself superseded by this one; name one that counts now.")
+        passed.add(successor)
+        current = await read(successor)
+    if current is None or current.branch_state is BranchState.DEPRECATED:
+        raise Conflict("The memory in superseding_id no longer counts either; name one that counts now.")

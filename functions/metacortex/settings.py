@@ -193,11 +193,11 @@ class Settings:
         "GEMINI_MULTIMODAL_MODEL", _text, "gemini-3.5-flash-lite", "The model that describes images for retrieval."
     )
     gemini_merge_model: str = _setting(
-        "GEMINI_MERGE_MODEL", _text, "gemini-3.5-flash-lite", "The model that merges memories." + _LATER
+        "GEMINI_MERGE_MODEL", _text, "gemini-3.5-flash-lite", "The model that merges memories."
     )
     gemini_vertex_location: str = _setting("GEMINI_VERTEX_LOCATION", _text, REGION, "Where Vertex AI embeds.")
     gemini_generation_vertex_location: str = _setting(
-        "GEMINI_GENERATION_VERTEX_LOCATION", _text, "global", "Where Vertex AI describes images."
+        "GEMINI_GENERATION_VERTEX_LOCATION", _text, "global", "Where Vertex AI describes images and merges memories."
     )
     memory_collection: str = _setting(
         "MEMORY_COLLECTION", _collection, "memory_vectors", "The Firestore collection that holds the memories."

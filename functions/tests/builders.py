@@ -2,13 +2,13 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import httpx2
 
 from fakes import InMemoryEvents, InMemoryMemories, PlaneEmbedder
-from metacortex.adapters.local_models import LocalImages
+from metacortex.adapters.local_models import LocalImages, LocalMerger
 from metacortex.bootstrap import Models, Stores, install
 from metacortex.events import Event
 from metacortex.settings import load
@@ -82,8 +82,9 @@ def in_memory() -> Stores:
     return Stores(memories=InMemoryMemories(events), events=events)
 
 
-def plane_models() -> Models:
-    return Models(embedder=PlaneEmbedder(), describer=LocalImages())
+def plane_models(**replacements: Any) -> Models:
+    """Models whose vectors a test chooses by its texts, with others in place of some of them."""
+    return replace(Models(embedder=PlaneEmbedder(), describer=LocalImages(), merger=LocalMerger()), **replacements)
 
 
 @dataclass

@@ -2,14 +2,17 @@
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 from metacortex.events import Event, EventKind
-from metacortex.memory import Image, Match, Memory, NewMemory
-from metacortex.ports import Fingerprint, Nearest
+from metacortex.memory import BranchState, Entry, Image, Match, Memory, Metadata, NewMemory
+from metacortex.ports import Change, Fingerprint, ListFilters, Nearest, Position, ReadMetadata, Version
 from metacortex.rules import DUPLICATE_WINDOW_MS, score, summary
 from metacortex.spaces import CollectionSpaces, Space
+
+R = TypeVar("R")
 
 
 class InMemoryEvents:
@@ -77,8 +80,74 @@ class InMemoryMemories:
         await self.events.append([event])
         return True
 
+    async def newest(self, filters: ListFilters, after: Position | None, limit: int) -> list[Entry]:
+        earliest, before = filters.created_after, filters.created_before
+        found = sorted(
+            (-memory.metadata.created_at, memory.id, memory)
+            for memory in self._memories()
+            if memory.metadata.created_at is not None
+            and _passes(memory, filters)
+            and (earliest is None or memory.metadata.created_at >= earliest)
+            and (before is None or memory.metadata.created_at < before)
+        )
+        behind = [
+            memory
+            for newness, memory_id, memory in found
+            if after is None or (newness, memory_id) > (-after.created_at, after.memory_id)
+        ]
+        return [
+            Entry(id=memory.id, summary=summary(memory.content), metadata=memory.metadata) for memory in behind[:limit]
+        ]
 
-def _passes(memory: Memory, question: Nearest) -> bool:
+    async def transact(
+        self, work: Callable[[ReadMetadata], Awaitable[tuple[R, Change | None]]], event: Callable[[R], Event]
+    ) -> R:
+        async def read(memory_id: str) -> Metadata | None:
+            memory = await self.get(memory_id)
+            return memory.metadata if memory else None
+
+        result, change = await work(read)
+        if change is not None:
+            self._change(change)
+            await self.events.append([event(result)])
+        return result
+
+    async def versions(self, memory_ids: Sequence[str]) -> list[Version | None]:
+        return [_version(self.stored[memory_id]) if memory_id in self.stored else None for memory_id in memory_ids]
+
+    async def oldest_drafts(self, topic: str, limit: int) -> tuple[list[Version], int]:
+        filters = ListFilters(branch_state=BranchState.WIP, topic=topic)
+        drafts = sorted(
+            (memory.metadata.created_at, memory.id)
+            for memory in self._memories()
+            if memory.metadata.created_at is not None and _passes(memory, filters)
+        )
+        return [_version(self.stored[memory_id]) for _, memory_id in drafts[:limit]], len(drafts)
+
+    async def consolidate(self, new: NewMemory, sources: Sequence[Change], event: Event) -> bool:
+        unchanged = all(self.stored.get(source.memory_id) is source.revision for source in sources)
+        if not unchanged or new.memory.id in self.stored:
+            return False
+        self.stored[new.memory.id] = new
+        for source in sources:
+            self._change(source)
+        await self.events.append([event])
+        return True
+
+    def _memories(self) -> list[Memory]:
+        return [new.memory for new in self.stored.values()]
+
+    def _change(self, change: Change) -> None:
+        new = self.stored[change.memory_id]
+        self.stored[change.memory_id] = replace(new, memory=replace(new.memory, metadata=change.after))
+
+
+def _version(new: NewMemory) -> Version:
+    # Every change makes another record: the record itself is its revision.
+    return Version(memory=new.memory, retrieval_text=new.retrieval_text, revision=new)
+
+
+def _passes(memory: Memory, question: Nearest | ListFilters) -> bool:
     metadata = memory.metadata
     origin = metadata.provenance.origin if metadata.provenance else None
     return (

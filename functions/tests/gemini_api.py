@@ -50,6 +50,8 @@ class GeminiApi:
     asked: list[tuple[str, Body]] = field(default_factory=list[tuple[str, Body]])
     headers: list[dict[str, str]] = field(default_factory=list[dict[str, str]])
     next: list[Response | Callable[[Body], Response | Awaitable[Response]]] = field(default_factory=list[Any])
+    unknown_models: set[str] = field(default_factory=set[str])
+    """Models that it answers 404 for."""
 
     @property
     def verbs(self) -> list[str]:
@@ -66,8 +68,11 @@ class GeminiApi:
         body = await request.json()
         self.asked.append((path, body))
         self.headers.append(dict(request.headers))
+        model, _, verb = path.rpartition("/")[2].partition(":")
+        if model in self.unknown_models:
+            return failure(404, "NOT_FOUND")
         if not self.next:
-            return _right(path.rpartition(":")[2], body)
+            return _right(verb, body)
         scripted = self.next.pop(0)
         answer = scripted if isinstance(scripted, Response) else scripted(body)
         return answer if isinstance(answer, Response) else await answer

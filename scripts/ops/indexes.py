@@ -2,7 +2,7 @@
 
 import itertools
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any
 
 import typer
@@ -12,7 +12,9 @@ from metacortex.spaces import FIRST_VECTOR_FIELD
 from ops.terminal import show
 
 ALWAYS = "metadata.branch_state"
-SOMETIMES = ("metadata.module_name", "metadata.provenance.origin")
+TOPIC = "metadata.module_name"
+SOMETIMES = (TOPIC, "metadata.provenance.origin")
+CREATED_AT = "metadata.created_at"
 # Firestore cuts an indexed string at 1,500 bytes and pays for every index; these may be longer, or are never asked for.
 UNINDEXED = ("content", "summary", "retrieval_text", "media", "metadata.artifact_refs")
 EVENTS = ("memory_events", "retrieval_query_events")
@@ -44,17 +46,12 @@ def indexes(
 
 def needed(collection: str, dimensions: int, field: str) -> dict[str, Any]:
     """The content of an index file: composite indexes for every query, exemptions, and the policies of what expires."""
+    nearest = {"fieldPath": field, "vectorConfig": {"dimension": dimensions, "flat": {}}}
     return {
         "indexes": [
-            {
-                "collectionGroup": collection,
-                "queryScope": "COLLECTION",
-                "fields": [
-                    *({"fieldPath": path, "order": "ASCENDING"} for path in filters),
-                    {"fieldPath": field, "vectorConfig": {"dimension": dimensions, "flat": {}}},
-                ],
-            }
-            for filters in _filters()
+            *(_index(collection, filters, nearest) for filters in _filters()),
+            *(_index(collection, filters, *NEWEST_FIRST) for filters in _filters()),
+            _index(collection, (ALWAYS, TOPIC), *OLDEST_FIRST),
         ],
         "fieldOverrides": [
             *(_override(collection, path) for path in (*UNINDEXED, field)),
@@ -64,8 +61,21 @@ def needed(collection: str, dimensions: int, field: str) -> dict[str, Any]:
     }
 
 
+NEWEST_FIRST = (
+    {"fieldPath": CREATED_AT, "order": "DESCENDING"},
+    # Ties by id: without this line Firestore would sort ids as it sorts times, the other way round.
+    {"fieldPath": "__name__", "order": "ASCENDING"},
+)
+OLDEST_FIRST = ({"fieldPath": CREATED_AT, "order": "ASCENDING"}, {"fieldPath": "__name__", "order": "ASCENDING"})
+
+
+def _index(collection: str, filters: tuple[str, ...], *ranked: Mapping[str, Any]) -> dict[str, Any]:
+    fields = [*({"fieldPath": path, "order": "ASCENDING"} for path in filters), *ranked]
+    return {"collectionGroup": collection, "queryScope": "COLLECTION", "fields": fields}
+
+
 def _filters() -> Iterator[tuple[str, ...]]:
-    """Every set of filters that a nearest-neighbour query may have."""
+    """Every set of filters that a search or a listing may have."""
     for count in range(len(SOMETIMES) + 1):
         for some in itertools.combinations(SOMETIMES, count):
             yield (ALWAYS, *some)

@@ -4,10 +4,12 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Any, TypeVar
 
+from google.cloud.firestore_v1.transforms import DELETE_FIELD
 from google.cloud.firestore_v1.vector import Vector
 
 from metacortex.memory import (
     BranchState,
+    Entry,
     Initiator,
     Match,
     Memory,
@@ -23,6 +25,7 @@ from metacortex.spaces import FIRST_VECTOR_FIELD
 
 CONTENT = "content"
 SUMMARY = "summary"
+RETRIEVAL_TEXT = "retrieval_text"
 METADATA = "metadata"
 DISTANCE = "distance"
 
@@ -34,13 +37,20 @@ def encode(new: NewMemory) -> dict[str, Any]:
     document: dict[str, Any] = {
         CONTENT: content,
         SUMMARY: summary(content),
-        "retrieval_text": new.retrieval_text,
+        RETRIEVAL_TEXT: new.retrieval_text,
         new.embedding.vector_field: Vector(new.embedding.vector),
         "embedding_space": new.embedding.space_id if new.embedding.vector_field == FIRST_VECTOR_FIELD else None,
         "media": {"kind": "inline_image", "mime_type": new.image_mime_type} if new.image_mime_type else None,
         METADATA: _encode_metadata(new.memory.metadata),
     }
     return _present(document)
+
+
+def encode_change(before: Metadata, after: Metadata) -> dict[str, Any]:
+    """What an update writes: the fields that differ, by their paths, so that whatever else the document holds stays."""
+    was, is_now = _encode_metadata(before), _encode_metadata(after)
+    changed = [name for name in was | is_now if was.get(name) != is_now.get(name)]
+    return {f"{METADATA}.{name}": is_now.get(name, DELETE_FIELD) for name in changed}
 
 
 def _encode_metadata(metadata: Metadata) -> dict[str, Any]:
@@ -80,6 +90,12 @@ def _present(fields: dict[str, Any]) -> dict[str, Any]:
 
 def decode_memory(memory_id: str, document: Mapping[str, Any]) -> Memory:
     return Memory(id=memory_id, content=document.get(CONTENT) or "", metadata=decode_metadata(document))
+
+
+def decode_entry(memory_id: str, document: Mapping[str, Any], content: str | None) -> Entry:
+    """One line of a listing. `content` is read only for a document that has no summary of its own."""
+    shown = document.get(SUMMARY) or summary(content or "")
+    return Entry(id=memory_id, summary=shown, metadata=decode_metadata(document))
 
 
 def decode_match(memory_id: str, document: Mapping[str, Any], content: str | None) -> Match:

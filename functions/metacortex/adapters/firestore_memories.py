@@ -1,10 +1,16 @@
-"""Memories in Firestore: reading one, the nearest-neighbour query, and the one commit of a save."""
+"""Memories in Firestore: the queries over them, and every commit that writes any."""
 
-from google.api_core.exceptions import AlreadyExists, FailedPrecondition, NotFound
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from google.api_core.exceptions import Aborted, AlreadyExists, FailedPrecondition, NotFound
+from google.cloud.firestore_v1.async_batch import AsyncWriteBatch
 from google.cloud.firestore_v1.async_client import AsyncClient
 from google.cloud.firestore_v1.async_query import AsyncQuery
+from google.cloud.firestore_v1.async_transaction import AsyncTransaction, async_transactional
 from google.cloud.firestore_v1.base_document import DocumentSnapshot
-from google.cloud.firestore_v1.base_query import FieldFilter
+from google.cloud.firestore_v1.base_query import BaseQuery, FieldFilter
 from google.cloud.firestore_v1.base_vector_query import DistanceMeasure
 from google.cloud.firestore_v1.vector import Vector
 
@@ -13,18 +19,34 @@ from metacortex.adapters.firestore_documents import (
     CONTENT,
     DISTANCE,
     METADATA,
+    RETRIEVAL_TEXT,
     SUMMARY,
+    decode_entry,
     decode_match,
     decode_memory,
+    decode_metadata,
     encode,
+    encode_change,
 )
 from metacortex.adapters.firestore_events import FirestoreEvents
 from metacortex.adapters.firestore_fingerprints import FirestoreFingerprints
 from metacortex.adapters.firestore_spaces import FirestoreSpaces
+from metacortex.errors import Unavailable
 from metacortex.events import Event
-from metacortex.memory import Match, Memory, NewMemory
-from metacortex.ports import Fingerprint, Nearest
+from metacortex.memory import BranchState, Entry, Match, Memory, Metadata, NewMemory
+from metacortex.ports import Change, Fingerprint, ListFilters, Nearest, Position, ReadMetadata, Version
+from metacortex.rules import EARLIEST_MS, LATEST_MS
 from metacortex.spaces import CollectionSpaces
+
+STATE = "metadata.branch_state"
+TOPIC = "metadata.module_name"
+ORIGIN = "metadata.provenance.origin"
+CREATED_AT = "metadata.created_at"
+ID = "__name__"
+
+R = TypeVar("R")
+
+_OUTRUN = "Other clients keep changing these memories at this moment; repeat the same call in a few seconds."
 
 
 class FirestoreMemories:
@@ -70,25 +92,29 @@ class FirestoreMemories:
         )
         async with answering():
             found = {snapshot.id: snapshot.to_dict() or {} async for snapshot in neighbours.stream(retry=RETRY)}
-        unsummarised = [memory_id for memory_id, document in found.items() if not document.get(SUMMARY)]
-        contents = await self._contents(unsummarised) if unsummarised else {}
+        contents = await self._contents_of_unsummarised(found)
         return [decode_match(memory_id, document, contents.get(memory_id)) for memory_id, document in found.items()]
 
-    def _filtered(self, question: Nearest) -> AsyncQuery:
-        filters = {
-            "metadata.branch_state": question.branch_state.value,
-            "metadata.module_name": question.topic,
-            "metadata.provenance.origin": question.origin.value if question.origin else None,
+    def _filtered(self, filters: Nearest | ListFilters) -> AsyncQuery:
+        """The documents of one state, and of a topic and an origin where the filters name them."""
+        values = {
+            STATE: filters.branch_state.value,
+            TOPIC: filters.topic,
+            ORIGIN: filters.origin.value if filters.origin else None,
         }
         query: AsyncQuery = self._collection  # pyright: ignore[reportAssignmentType]
-        for path, value in filters.items():
+        for path, value in values.items():
             if value is not None:
                 query = query.where(filter=FieldFilter(path, "==", value))
         return query
 
-    async def _contents(self, memory_ids: list[str]) -> dict[str, str]:
+    async def _contents_of_unsummarised(self, found: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
         """The texts of documents that have no summary: those of MetaCortex 0.3, until they are upgraded."""
-        references = [self._collection.document(memory_id) for memory_id in memory_ids]
+        references = [
+            self._collection.document(memory_id) for memory_id, document in found.items() if not document.get(SUMMARY)
+        ]
+        if not references:
+            return {}
         async with answering():
             snapshots = [snapshot async for snapshot in self._client.get_all(references, [CONTENT], retry=RETRY)]
         return {snapshot.id: (snapshot.to_dict() or {}).get(CONTENT, "") for snapshot in snapshots}
@@ -98,12 +124,80 @@ class FirestoreMemories:
         batch.create(self._collection.document(new.memory.id), encode(new))
         self._fingerprints.stage(batch, fingerprint, new.memory.id, new.memory.metadata.created_at or 0)
         self._events.stage(batch, event)
+        return await _commit(batch)
+
+    async def newest(self, filters: ListFilters, after: Position | None, limit: int) -> list[Entry]:
+        # The bounds are always there: they leave out what could not be shown, a time that is no number or no date.
+        earliest = EARLIEST_MS if filters.created_after is None else filters.created_after
+        before = LATEST_MS + 1 if filters.created_before is None else filters.created_before
+        query = (
+            self._filtered(filters)
+            .where(filter=FieldFilter(CREATED_AT, ">=", earliest))
+            .where(filter=FieldFilter(CREATED_AT, "<", before))
+            .order_by(CREATED_AT, direction=BaseQuery.DESCENDING)
+            .order_by(ID, direction=BaseQuery.ASCENDING)
+            .select([SUMMARY, METADATA])
+            .limit(limit)
+        )
+        if after is not None:
+            query = query.start_after({CREATED_AT: after.created_at, ID: self._collection.document(after.memory_id)})
+        async with answering():
+            found = {snapshot.id: snapshot.to_dict() or {} async for snapshot in query.stream(retry=RETRY)}
+        contents = await self._contents_of_unsummarised(found)
+        return [decode_entry(memory_id, document, contents.get(memory_id)) for memory_id, document in found.items()]
+
+    async def transact(
+        self, work: Callable[[ReadMetadata], Awaitable[tuple[R, Change | None]]], event: Callable[[R], Event]
+    ) -> R:
+        @async_transactional
+        async def attempt(transaction: AsyncTransaction) -> R:
+            async def read(memory_id: str) -> Metadata | None:
+                document = self._collection.document(memory_id)
+                snapshot = await document.get([METADATA], transaction=transaction, retry=RETRY)
+                return decode_metadata(snapshot.to_dict() or {}) if snapshot.exists else None
+
+            result, change = await work(read)
+            if change is not None:
+                self._stage_change(transaction, change)
+                self._events.stage(transaction, event(result))
+            return result
+
         async with answering():
             try:
-                await batch.commit(retry=RETRY)
-            except (AlreadyExists, FailedPrecondition, NotFound):
-                return False
-        return True
+                return await attempt(self._client.transaction())
+            except ValueError as error:
+                # So the library says that it was outrun in every attempt.
+                if not isinstance(error.__cause__, Aborted):
+                    raise
+                raise Unavailable(_OUTRUN) from error
+
+    async def versions(self, memory_ids: Sequence[str]) -> list[Version | None]:
+        documents = {memory_id: self._collection.document(memory_id) for memory_id in memory_ids}
+        fields = [CONTENT, METADATA, RETRIEVAL_TEXT]
+        async with answering():
+            snapshots = self._client.get_all(list(documents.values()), fields, retry=RETRY)
+            found = {snapshot.id: _version(snapshot) async for snapshot in snapshots if snapshot.exists}
+        return [found.get(memory_id) for memory_id in memory_ids]
+
+    async def oldest_drafts(self, topic: str, limit: int) -> tuple[list[Version], int]:
+        drafts = self._filtered(ListFilters(branch_state=BranchState.WIP, topic=topic)).order_by(CREATED_AT)
+        oldest = drafts.select([CONTENT, METADATA, RETRIEVAL_TEXT]).limit(limit)
+        async with answering():
+            snapshots, counts = await asyncio.gather(oldest.get(retry=RETRY), drafts.count().get(retry=RETRY))
+        return [_version(snapshot) for snapshot in snapshots], int(counts[0][0].value)
+
+    async def consolidate(self, new: NewMemory, sources: Sequence[Change], event: Event) -> bool:
+        batch = self._client.batch()
+        batch.create(self._collection.document(new.memory.id), encode(new))
+        for source in sources:
+            self._stage_change(batch, source)
+        self._events.stage(batch, event)
+        return await _commit(batch)
+
+    def _stage_change(self, batch: AsyncWriteBatch | AsyncTransaction, change: Change) -> None:
+        document = self._collection.document(change.memory_id)
+        unchanged = self._client.write_option(last_update_time=change.revision) if change.revision else None
+        batch.update(document, encode_change(change.before, change.after), option=unchanged)
 
     async def _read(self, *documents: object) -> dict[str, DocumentSnapshot]:
         """Several documents in one read, by path; each has a snapshot, whether it exists or not."""
@@ -112,3 +206,22 @@ class FirestoreMemories:
                 snapshot.reference.path: snapshot
                 async for snapshot in self._client.get_all(list(documents), retry=RETRY)  # pyright: ignore[reportArgumentType]
             }
+
+
+async def _commit(batch: AsyncWriteBatch) -> bool:
+    """Commits all or nothing; False where a precondition no longer holds."""
+    async with answering():
+        try:
+            await batch.commit(retry=RETRY)
+        except (AlreadyExists, FailedPrecondition, NotFound):
+            return False
+    return True
+
+
+def _version(snapshot: DocumentSnapshot) -> Version:
+    document = snapshot.to_dict() or {}
+    return Version(
+        memory=decode_memory(snapshot.id, document),
+        retrieval_text=document.get(RETRIEVAL_TEXT),
+        revision=snapshot.update_time,
+    )

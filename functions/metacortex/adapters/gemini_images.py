@@ -1,13 +1,8 @@
 """Images described for retrieval by Gemini. The bytes go to the model and nowhere else."""
 
-from typing import TYPE_CHECKING
-
+from metacortex.adapters.gemini_answer import whole_text
 from metacortex.adapters.gemini_client import Route, answering
-from metacortex.errors import ModelFailed
 from metacortex.memory import Image
-
-if TYPE_CHECKING:
-    from google.genai.types import GenerateContentResponse
 
 SECONDS = 16.0
 MOST_TOKENS = 2_048
@@ -37,21 +32,9 @@ class GeminiImages:
             answer = await self.route.client.aio.models.generate_content(
                 model=self._model, contents=[picture, Part(text="Describe this image.")], config=config
             )
-        return _whole_text(answer)
-
-
-def _whole_text(answer: "GenerateContentResponse") -> str:
-    """The text of a complete answer; raises ModelFailed for one that was refused, cut off or empty."""
-    from google.genai.types import FinishReason
-
-    [candidate, *_] = answer.candidates or [None]
-    if candidate is None:
-        raise ModelFailed("The model refuses to describe this image; save a text instead, or another image.")
-    if candidate.finish_reason is FinishReason.MAX_TOKENS:
-        raise ModelFailed("The model's description of this image was cut off; save it in parts, or with a text alone.")
-    if candidate.finish_reason is not FinishReason.STOP:
-        raise ModelFailed("The model refuses to describe this image; save a text instead, or another image.")
-    text = (answer.text or "").strip()
-    if not text:
-        raise ModelFailed("The model found nothing to describe in this image; save a text instead, or another image.")
-    return text
+        return whole_text(
+            answer,
+            refused="The model refuses to describe this image; save a text instead, or another image.",
+            cut_off="The model's description of this image was cut off; save it in parts, or with a text alone.",
+            empty="The model found nothing to describe in this image; save a text instead, or another image.",
+        )

@@ -5,12 +5,14 @@ Loads about 16 MB of weights with the first text. Its packages are in the develo
 
 import asyncio
 import functools
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from metacortex.adapters.local_merge import merged_by_rule
 from metacortex.errors import InvalidArgument, ModelFailed
-from metacortex.memory import Image
+from metacortex.memory import Image, Memory
 from metacortex.spaces import Space
 
 PART_CHARACTERS = 2_000
@@ -37,6 +39,13 @@ class LocalImages:
                 "send content with the image, or have the owner set MODEL_PROVIDER to gemini or vertex."
             )
         return None
+
+
+class LocalMerger:
+    """The local route cannot write: it keeps every distinct sentence, and says that this is all it did."""
+
+    async def merge(self, sources: Sequence[Memory], *, topic: str) -> str:
+        return merged_by_rule(sources)
 
 
 # One at a time: the first text loads the weights, and long texts would otherwise add up their memory.

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from typing import Any, NotRequired
+from typing import Any, NotRequired, TypeVar
 
 from typing_extensions import TypedDict  # pydantic wants this one before Python 3.12
 
@@ -10,6 +10,7 @@ from metacortex import errors
 from metacortex.errors import MetaCortexError
 from metacortex.memory import (
     BranchState,
+    Entry,
     Initiator,
     Match,
     Memory,
@@ -54,6 +55,12 @@ class ItemPayload(TypedDict):
     metadata: MetadataPayload
 
 
+class EntryPayload(TypedDict):
+    id: str
+    summary: str
+    metadata: MetadataPayload
+
+
 class MatchPayload(TypedDict):
     id: str
     summary: str
@@ -61,8 +68,15 @@ class MatchPayload(TypedDict):
     metadata: MetadataPayload
 
 
+P = TypeVar("P", EntryPayload, MatchPayload)
+
+
 def item(memory: Memory, profile: Profile) -> ItemPayload:
     return {"id": memory.id, "content": memory.content, "metadata": metadata(memory.metadata, profile)}
+
+
+def entry(listed: Entry, profile: Profile) -> EntryPayload:
+    return {"id": listed.id, "summary": listed.summary, "metadata": metadata(listed.metadata, profile)}
 
 
 def match(found: Match, profile: Profile) -> MatchPayload:
@@ -77,21 +91,21 @@ def metadata(known: Metadata, profile: Profile) -> MetadataPayload:
         "branch_state": known.branch_state,
         "modality": known.modality,
         "artifact_refs": list(known.artifact_refs) or None,
-        "created_at": _time(known.created_at),
-        "updated_at": _time(known.updated_at),
-        "valid_from": _time(known.valid_from),
-        "valid_until": _time(known.valid_until),
+        "created_at": shown_time(known.created_at),
+        "updated_at": shown_time(known.updated_at),
+        "valid_from": shown_time(known.valid_from),
+        "valid_until": shown_time(known.valid_until),
         "superseded_by": known.superseded_by,
         "supersession_reason": known.supersession_reason,
         "initiator": known.initiator,
         "provenance": _provenance(known.provenance) if known.provenance else None,
         "written_by": known.written_by if profile.is_admin else None,
     }
-    return _present(fields)
+    return present(fields)
 
 
 def _provenance(provenance: Provenance) -> dict[str, Any]:
-    return _present(
+    return present(
         {
             "origin": provenance.origin,
             "source_session": provenance.source_session,
@@ -101,11 +115,12 @@ def _provenance(provenance: Provenance) -> dict[str, Any]:
     )
 
 
-def _present(fields: dict[str, Any]) -> Any:
+def present(fields: dict[str, Any]) -> Any:
+    """The fields that there are: what is absent is omitted."""
     return {name: value for name, value in fields.items() if value is not None}
 
 
-def _time(milliseconds: int | None) -> str | None:
+def shown_time(milliseconds: int | None) -> str | None:
     return None if milliseconds is None else format_time(milliseconds)
 
 
@@ -114,39 +129,47 @@ def to_json(payload: Any) -> str:
     return json.dumps(payload, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 
 
-def within_budget(matches: Sequence[MatchPayload]) -> tuple[list[MatchPayload], bool]:
-    """The leading matches that fit into one answer, whole ones only, and whether anything was left out.
+def within_budget(items: Sequence[P]) -> tuple[list[P], bool]:
+    """The leading items that fit into one answer, whole ones only, and whether anything was left out of them.
 
-    A match that would fill an answer by itself comes without its long lists: fetching it shows them.
+    An item that would fill an answer by itself comes without its long lists: fetching it shows them.
     """
-    kept: list[MatchPayload] = []
+    kept: list[P] = []
     used = 0
     shortened = False
-    for match in matches:
-        fitting, size = match, len(to_json(match))
+    for item in items:
+        fitting, size = item, _size(item)
         if size > ANSWER_CHARACTERS:
-            fitting, shortened = _without_lists(match), True
-            size = len(to_json(fitting))
+            fitting, shortened = _without_lists(item), True
+            size = _size(fitting)
         used += size + 1
         if used > ANSWER_CHARACTERS:
-            return kept, True
+            break
         kept.append(fitting)
     return kept, shortened
 
 
-def _without_lists(match: MatchPayload) -> MatchPayload:
-    shorter: dict[str, Any] = {**match["metadata"]}
+def _size(payload: Any) -> int:
+    """How much of a reader's attention it takes, in characters of English: models spend about as many tokens on a
+    character as it has bytes, and four bytes of English are one token."""
+    return len(to_json(payload).encode())
+
+
+def _without_lists(item: P) -> P:
+    shorter: dict[str, Any] = {**item["metadata"]}
     shorter.pop("artifact_refs", None)
     if "provenance" in shorter:
         shorter["provenance"] = {name: value for name, value in shorter["provenance"].items() if name != "derived_from"}
-    return {**match, "metadata": shorter}  # pyright: ignore[reportReturnType]
+    return {**item, "metadata": shorter}  # pyright: ignore[reportReturnType]
 
 
 STATUS_CODES: dict[type[MetaCortexError], int] = {
     errors.InvalidArgument: 400,
     errors.Forbidden: 403,
     errors.NotFound: 404,
+    errors.Conflict: 409,
     errors.TooLarge: 413,
+    errors.NothingToDo: 422,
     errors.RateLimited: 429,
     errors.ModelFailed: 502,
     errors.Unavailable: 503,

@@ -78,8 +78,8 @@ async def run(
     service: MemoryService, profile: Profile, arguments: SearchArguments, _: Callable[[Answer], Event]
 ) -> Answer:
     found = await service.search(profile, arguments.to_request())
-    matches, cut = payloads.within_budget([payloads.match(match, profile) for match in found.matches])
-    return Answer(found, matches, found.truncated or cut)
+    matches, shortened = payloads.within_budget([payloads.match(match, profile) for match in found.matches])
+    return Answer(found, matches, found.truncated or shortened or len(matches) < len(found.matches))
 
 
 def payload(arguments: SearchArguments, answer: Answer, _: Profile) -> SearchResult:

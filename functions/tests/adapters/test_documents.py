@@ -7,10 +7,10 @@ import pytest
 from google.cloud.firestore_v1.async_client import AsyncClient
 from google.cloud.firestore_v1.vector import Vector
 
-from builders import NOON, Service, ToolError, environment
+from builders import NOON, Service, ToolError, environment, plane_models
 from fakes import SeeingImages
 from images import PNG_BASE64
-from metacortex.bootstrap import Models, Stores
+from metacortex.bootstrap import Stores
 
 DAY = 24 * 60 * 60 * 1000
 
@@ -70,7 +70,7 @@ async def test_a_memory_is_stored_in_the_contracts_shape(service: Service, fires
 async def test_an_image_leaves_its_kind_and_its_description_but_no_bytes(
     firestore_stores: Stores, service: Service, firestore: AsyncClient
 ) -> None:
-    seeing = Models(embedder=service.models.embedder, describer=SeeingImages("A chart at 90"))
+    seeing = plane_models(describer=SeeingImages("A chart at 90"))
     await Service(stores=firestore_stores, models=seeing).save(
         "My chart", image_base64=PNG_BASE64, image_mime_type="image/png"
     )

@@ -3,35 +3,23 @@
 import base64
 import json
 import math
-from collections.abc import AsyncGenerator, Callable, Generator
-from pathlib import Path
+from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
 import pytest
 from starlette.responses import JSONResponse, Response
 
 from builders import Service, ToolError, environment
-from gemini_api import DESCRIPTION, GeminiApi, failure, generated, never, surroundings, vector_of
+from gemini_api import DESCRIPTION, GeminiApi, failure, generated, never, vector_of
 from images import PNG, PNG_BASE64
 from metacortex.adapters import gemini_embedder, gemini_images
 from metacortex.adapters.gemini_embedder import GeminiEmbedder
-from metacortex.adapters.gemini_images import GeminiImages
 from metacortex.bootstrap import Models, models
 from metacortex.settings import load
-from web.wire import serving
+from ops.model_checks import picture
 
 KEY = "a-gemini-key-of-the-tests"
 ROUTES = ["gemini", "vertex"]
-
-
-@pytest.fixture
-def api(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[GeminiApi]:
-    """The API, where both routes find it, and an identity that it knows."""
-    api = GeminiApi()
-    with serving(api.app) as wire:
-        for name, value in surroundings(f"http://127.0.0.1:{wire.port}", tmp_path).items():
-            monkeypatch.setenv(name, value)
-        yield api
 
 
 ServiceOn = Callable[..., Service]
@@ -49,10 +37,7 @@ async def service_on() -> AsyncGenerator[ServiceOn]:
 
     yield make
     for each in made:
-        assert isinstance(each.embedder, GeminiEmbedder)
-        assert isinstance(each.describer, GeminiImages)
-        await each.embedder.route.close()
-        await each.describer.route.close()
+        await each.close()
 
 
 @pytest.fixture(params=ROUTES)
@@ -193,6 +178,21 @@ async def test_an_image_alone_is_stored_under_its_description(service: Service) 
     item = await service.save("", image_base64=PNG_BASE64, image_mime_type="image/png")
     assert item["content"] == DESCRIPTION
     assert item["metadata"]["modality"] == "image"
+
+
+async def test_an_image_of_one_pixel_is_described_like_any_other(service: Service, api: GeminiApi) -> None:
+    for image in (PNG, picture(64)):
+        item = await service.save("", image_base64=base64.b64encode(image).decode(), image_mime_type="image/png")
+        assert item["content"] == DESCRIPTION
+    one_pixel, larger = (without_picture(body) for path, body in api.asked if path.endswith(":generateContent"))
+    assert one_pixel == larger
+
+
+def without_picture(body: dict[str, Any]) -> dict[str, Any]:
+    """What the model was asked, but for the bytes of the image."""
+    text = json.dumps(body)
+    [picture] = [part["inlineData"]["data"] for part in body["contents"][0]["parts"] if "inlineData" in part]
+    return json.loads(text.replace(picture, ""))
 
 
 async def test_text_in_an_image_that_poses_as_an_instruction_is_stored_as_what_it_is(

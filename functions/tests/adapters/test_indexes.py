@@ -3,20 +3,22 @@
 import itertools
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 from google.cloud.firestore_v1.async_client import AsyncClient
 
-from builders import JSON_HEADERS, ProtocolError, Service, ToolError, bearer, environment, path_of
+from builders import JSON_HEADERS, ProtocolError, Service, ToolError, bearer, environment, path_of, plane_models
 from channel import Channel
 from fakes import PlaneEmbedder, SeeingImages
 from images import PNG_BASE64
 from metacortex import rules
-from metacortex.bootstrap import Models, Stores
+from metacortex.adapters.firestore_memories import CREATED_AT
+from metacortex.bootstrap import Stores
 from metacortex.memory import BranchState, Origin
-from metacortex.ports import Nearest
+from metacortex.ports import ListFilters, Nearest, Position
 from metacortex.spaces import Space
 
 INDEXES: dict[str, Any] = json.loads((Path(__file__).parents[3] / "firestore.indexes.json").read_text())
@@ -27,16 +29,36 @@ NEVER_ASKED_FOR = {("memory_vectors", path) for path in ("summary", "media", "em
 EXPIRING = {"memory_vectors_write_fingerprints", "memory_events", "retrieval_query_events"}
 
 
-def needed_index(request: Any) -> tuple[str, tuple[str, ...], str]:
-    """The composite vector index that a query asks for: its collection, its filters, its vector field."""
-    query = request.structured_query
+Index = tuple[str, tuple[str, ...], tuple[str, ...]]
+
+
+def needed_index(request: Any) -> Index:
+    """The composite index that a query asks for: its collection, its filters in any order, and how it ranks."""
+    query = getattr(request, "structured_aggregation_query", request).structured_query
     where = query.where
     filters = [part.field_filter for part in where.composite_filter.filters] or [where.field_filter]
-    fields = tuple(sorted(part.field.field_path for part in filters))
-    return query.from_[0].collection_id, fields, query.find_nearest.vector_field.field_path
+    equal = sorted(part.field.field_path for part in filters if part.op.name == "EQUAL")
+    ranked = [f"{order.field.field_path} {order.direction.name}" for order in query.order_by]
+    if ranked and not ranked[-1].startswith("__name__"):
+        # Firestore breaks ties by id, in the direction of the last field.
+        ranked.append(f"__name__ {query.order_by[-1].direction.name}")
+    ranges = {part.field.field_path for part in filters if part.op.name != "EQUAL"}
+    assert ranges <= {query.order_by[0].field.field_path} if ranges else True
+    nearest = query.find_nearest.vector_field.field_path
+    return query.from_[0].collection_id, tuple(equal), tuple([nearest] if nearest else ranked)
+
+
+def listed_index(index: Mapping[str, Any]) -> Index:
+    fields = index["fields"]
+    ranked_from = next(
+        place for place, field in enumerate(fields) if "vectorConfig" in field or field["fieldPath"] == CREATED_AT
+    )
+    ranked = (" ".join(filter(None, (field["fieldPath"], field.get("order")))) for field in fields[ranked_from:])
+    return index["collectionGroup"], tuple(sorted(field["fieldPath"] for field in fields[:ranked_from])), tuple(ranked)
 
 
 async def test_every_query_has_an_index_and_every_index_a_query(channel: Channel, firestore_stores: Stores) -> None:
+    store = firestore_stores.memories
     for topic, origin in itertools.product([None, "Birds"], [None, Origin.USER_ASSERTED]):
         question = Nearest(
             vector=(1.0, 0.0),
@@ -46,23 +68,27 @@ async def test_every_query_has_an_index_and_every_index_a_query(channel: Channel
             origin=origin,
             limit=5,
         )
-        await firestore_stores.memories.nearest(question)
-    listed = [
-        (
-            index["collectionGroup"],
-            tuple(sorted(field["fieldPath"] for field in index["fields"] if "order" in field)),
-            index["fields"][-1]["fieldPath"],
-        )
-        for index in INDEXES["indexes"]
-    ]
-    assert sorted(needed_index(request) for request in channel.requests) == sorted(listed)
+        await store.nearest(question)
+        filters = ListFilters(branch_state=BranchState.ACTIVE, topic=topic, origin=origin)
+        await store.newest(filters, None, 5)
+        await store.newest(replace(filters, created_after=1), Position(created_at=2, memory_id="x"), 5)
+    await store.oldest_drafts("Birds", 5)
+    needed = {needed_index(request) for request in channel.requests}
+    assert sorted(needed) == sorted(listed_index(index) for index in INDEXES["indexes"])
 
 
 def test_vector_indexes_have_the_default_dimensions() -> None:
-    assert {index["fields"][-1]["vectorConfig"]["dimension"] for index in INDEXES["indexes"]} == {768}
+    configured = [
+        field["vectorConfig"]
+        for index in INDEXES["indexes"]
+        for field in index["fields"][-1:]
+        if "vectorConfig" in field
+    ]
+    assert {config["dimension"] for config in configured} == {768}
 
 
 OWL = "\N{OWL}"
+LONGEST_ID = OWL * (rules.DOCUMENT_ID_BYTES // 4)
 LONGEST: dict[str, Any] = {
     "content": OWL * (rules.CONTENT_BYTES // 4),
     "topic": OWL * rules.TOPIC_CHARACTERS,
@@ -70,7 +96,7 @@ LONGEST: dict[str, Any] = {
     "image_base64": PNG_BASE64,
     "image_mime_type": "image/png",
     "source_session": OWL * rules.SOURCE_SESSION_CHARACTERS,
-    "derived_from": [OWL * (rules.DOCUMENT_ID_BYTES // 4)] * rules.DERIVED_FROM,
+    "derived_from": [LONGEST_ID] * rules.DERIVED_FROM,
 }
 ENDLESS = OWL * 20_000
 WIDE = " " * 20_000
@@ -79,6 +105,7 @@ TAKEN: list[tuple[str, dict[str, Any]]] = [
     ("save_context", {"content": "Fact", "topic": f"{WIDE}Birds", "source_session": f"{WIDE}s"}),
     ("search_context", {"query": OWL * rules.QUERY_CHARACTERS, "filter_topic": LONGEST["topic"], "limit": 20}),
     ("search_context", {"query": f"{WIDE}owl", "filter_topic": f"{WIDE}Birds"}),
+    ("list_context", {"profile": "default", "filter_topic": LONGEST["topic"]}),
 ]
 REFUSED: list[tuple[str, dict[str, Any]]] = [
     ("save_context", {"content": "Fact", "topic": ENDLESS}),
@@ -86,8 +113,13 @@ REFUSED: list[tuple[str, dict[str, Any]]] = [
     ("save_context", {"content": "Fact", "valid_from": WIDE, "artifact_refs": list(range(1_000)), "draft": ENDLESS}),
     ("search_context", {"query": ENDLESS + OWL}),
     ("search_context", {"query": "owl", "filter_topic": ENDLESS}),
-    ("fetch_context", {"id": OWL * (rules.DOCUMENT_ID_BYTES // 4)}),
+    ("fetch_context", {"id": LONGEST_ID}),
     ("fetch_context", {"id": ENDLESS, "document_id": ENDLESS}),
+    ("list_context", {"profile": "default", "filter_topic": ENDLESS, "cursor": ENDLESS}),
+    ("deprecate_context", {"profile": "default", "id": LONGEST_ID, "superseding_id": LONGEST_ID}),
+    ("deprecate_context", {"profile": "default", "id": ENDLESS, "initiator": ENDLESS, "supersession_reason": ENDLESS}),
+    ("consolidate_context", {"profile": "default", "topic": ENDLESS, "source_ids": [f"{n}" for n in range(1_000)]}),
+    ("consolidate_context", {"profile": "default", "source_ids": [LONGEST_ID, ENDLESS]}),
     (ENDLESS, {}),
 ]
 
@@ -103,7 +135,7 @@ class WidestEmbedder(PlaneEmbedder):
 async def longest(firestore_stores: Stores, firestore: AsyncClient) -> dict[str, list[dict[str, Any]]]:
     """Every document there is, by collection, after clients have sent the longest they can."""
     # A description of 2,048 tokens hardly has more than these 16,000 bytes.
-    seeing = Models(embedder=WidestEmbedder(Space("plane", 2_048, "plain")), describer=SeeingImages(OWL * 4_000))
+    seeing = plane_models(embedder=WidestEmbedder(Space("plane", 2_048, "plain")), describer=SeeingImages(OWL * 4_000))
     settings = environment(RETRIEVAL_EVENT_LOGGING_ENABLED="true")
     service = Service(settings=settings, stores=firestore_stores, models=seeing)
     for tool, arguments in TAKEN:

@@ -65,6 +65,47 @@ async def test_a_fetch_is_one_read_and_one_event(channel: Channel, firestore_sto
     assert channel.calls == ["BatchGetDocuments", "Commit"]
 
 
+async def test_a_page_of_a_listing_is_one_query_without_texts_and_vectors_and_one_event(
+    channel: Channel, firestore_stores: Stores
+) -> None:
+    service = await warmed(firestore_stores, channel)
+    await service.call("list_context", "default")
+    [query, _] = channel.requests
+    assert [field.field_path for field in query.structured_query.select.fields] == ["summary", "metadata"]
+    assert channel.calls == ["RunQuery", "Commit"]
+
+
+async def test_a_deprecation_reads_each_memory_of_the_chain_once_and_commits_once(
+    channel: Channel, firestore_stores: Stores
+) -> None:
+    service = await warmed(firestore_stores, channel)
+    old, new, newest = [(await service.save(f"Fact at {degrees}"))["id"] for degrees in (10, 20, 30)]
+    await service.call("deprecate_context", "default", id=new, superseding_id=newest)
+    channel.requests.clear()
+    await service.call("deprecate_context", "default", id=old, superseding_id=new)
+    reads = ["BatchGetDocuments"] * 3
+    assert channel.calls == ["BeginTransaction", *reads, "Commit"]
+
+
+async def test_a_merge_is_one_read_of_its_sources_and_one_commit(channel: Channel, firestore_stores: Stores) -> None:
+    service = await warmed(firestore_stores, channel)
+    ids = [(await service.save(f"Fact at {degrees}", draft=True))["id"] for degrees in (10, 20)]
+    channel.requests.clear()
+    await service.call("consolidate_context", "default", source_ids=ids)
+    assert channel.calls == ["BatchGetDocuments", "Commit"]
+
+
+async def test_a_merge_of_drafts_is_one_query_beside_one_count_and_one_commit(
+    channel: Channel, firestore_stores: Stores
+) -> None:
+    service = await warmed(firestore_stores, channel)
+    for degrees in (10, 20):
+        await service.save(f"Fact at {degrees}", draft=True)
+    channel.requests.clear()
+    await service.call("consolidate_context", "default")
+    assert sorted(channel.calls) == ["Commit", "RunAggregationQuery", "RunQuery"]
+
+
 async def test_a_refused_call_costs_one_event(channel: Channel, firestore_stores: Stores) -> None:
     service = await warmed(firestore_stores, channel)
     await service.http.post("/mcp")

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from google.cloud.firestore_v1.async_client import AsyncClient
@@ -10,6 +11,7 @@ from google.cloud.firestore_v1.async_client import AsyncClient
 from builders import NOON
 from fakes import InMemoryEvents, InMemoryMemories
 from metacortex.bootstrap import Stores
+from metacortex.errors import Conflict
 from metacortex.events import Event, EventKind
 from metacortex.memory import (
     BranchState,
@@ -21,8 +23,8 @@ from metacortex.memory import (
     Origin,
     Provenance,
 )
-from metacortex.ports import Fingerprint, MemoryStore, Nearest
-from metacortex.rules import DUPLICATE_WINDOW_MS
+from metacortex.ports import Change, Fingerprint, ListFilters, MemoryStore, Nearest, Position, ReadMetadata
+from metacortex.rules import DUPLICATE_WINDOW_MS, EARLIEST_MS, LATEST_MS
 from metacortex.spaces import CollectionSpaces, Space
 
 SPACES = CollectionSpaces.only(Space("plane", 2, "plain"))
@@ -215,3 +217,203 @@ async def test_a_match_carries_the_whole_metadata(store: MemoryStore) -> None:
     await save(store, replace(a_memory("memory-1"), memory=WHOLE))
     [match] = await store.nearest(question(branch_state=BranchState.WIP))
     assert match.metadata == WHOLE.metadata
+
+
+# --- Listings ---
+
+
+async def newest(store: MemoryStore, *, after: Position | None = None, limit: int = 10, **filters: object) -> list[str]:
+    chosen = replace(ListFilters(branch_state=BranchState.ACTIVE), **filters)  # pyright: ignore[reportArgumentType]
+    return [entry.id for entry in await store.newest(chosen, after, limit)]
+
+
+async def test_a_listing_is_newest_first_and_then_by_id(store: MemoryStore) -> None:
+    for name, minute in (("b", 1), ("a", 1), ("c", 1), ("old", 0), ("new", 2)):
+        await save(store, a_memory(name, created_at=NOON + minute))
+    assert await newest(store) == ["new", "a", "b", "c", "old"]
+    assert await newest(store, limit=2) == ["new", "a"]
+
+
+async def test_a_listing_goes_on_from_a_place_whether_a_memory_is_there_or_not(store: MemoryStore) -> None:
+    for name in ("a", "b", "c"):
+        await save(store, a_memory(name))
+    await save(store, a_memory("old", created_at=NOON - 1))
+    assert await newest(store, after=Position(created_at=NOON, memory_id="b")) == ["c", "old"]
+    assert await newest(store, after=Position(created_at=NOON, memory_id="bb")) == ["c", "old"]
+    assert await newest(store, after=Position(created_at=NOON + 5, memory_id="z")) == ["a", "b", "c", "old"]
+    assert await newest(store, after=Position(created_at=NOON - 1, memory_id="old")) == []
+    assert await newest(store, after=Position(created_at=-(2**62), memory_id="old")) == []
+
+
+@pytest.mark.parametrize(("asked", "stored"), FILTERS, ids=["state", "topic", "origin"])
+async def test_a_listing_is_filtered_before_it_is_cut(
+    store: MemoryStore, asked: dict[str, object], stored: Callable[[int], dict[str, object]]
+) -> None:
+    for i in range(10):
+        metadata: dict[str, Any] = {"created_at": NOON - i, **stored(i)}
+        await save(store, a_memory(f"m{i}", **metadata))
+    narrow: dict[str, Any] = dict(asked)
+    assert await newest(store, limit=1, **narrow) == ["m9"]
+
+
+async def test_a_listing_includes_its_beginning_and_excludes_its_end(store: MemoryStore) -> None:
+    for i in range(4):
+        await save(store, a_memory(f"m{i}", created_at=NOON + i))
+    assert await newest(store, created_after=NOON + 1, created_before=NOON + 3) == ["m2", "m1"]
+    after = Position(created_at=NOON + 2, memory_id="m2")
+    assert await newest(store, created_after=NOON + 1, created_before=NOON + 3, after=after) == ["m1"]
+
+
+# A fingerprint, which lives on for 30 days, must be able to expire.
+LAST = LATEST_MS - 31 * 24 * 60 * 60 * 1000
+
+
+async def test_a_listing_spans_every_time_that_can_be_told(store: MemoryStore) -> None:
+    for name, moment in (("first", EARLIEST_MS), ("before", -1), ("zero", 0), ("last", LAST)):
+        await save(store, a_memory(name, created_at=moment))
+    await save(store, a_memory("never", created_at=None))
+    assert await newest(store) == ["last", "zero", "before", "first"]
+
+
+async def test_an_entry_carries_summary_and_metadata(store: MemoryStore) -> None:
+    await save(store, replace(a_memory("memory-1"), memory=WHOLE))
+    [entry] = await store.newest(ListFilters(branch_state=BranchState.WIP), None, 1)
+    assert entry.metadata == WHOLE.metadata
+    assert entry.summary == "Ready for NUL \0, 🦉 and \u202eright to left"
+
+
+# --- Transactions ---
+
+
+def deprecation(memory_id: str, before: Metadata, superseded_by: str | None = None) -> Change:
+    after = replace(before, branch_state=BranchState.DEPRECATED, superseded_by=superseded_by, valid_until=NOON)
+    return Change(memory_id=memory_id, before=before, after=after)
+
+
+async def test_a_transaction_stores_its_change_and_the_event_of_its_result(stores: Stores) -> None:
+    store = stores.memories
+    await save(store, replace(a_memory("memory-1"), memory=WHOLE, retrieval_text="kept"))
+
+    async def work(read: ReadMetadata) -> tuple[str, Change | None]:
+        before = await read("memory-1")
+        assert before == WHOLE.metadata
+        assert await read("nothing") is None
+        return "done", deprecation("memory-1", WHOLE.metadata)
+
+    assert await store.transact(work, lambda result: an_event(f"event of {result}")) == "done"
+    changed = replace(WHOLE.metadata, branch_state=BranchState.DEPRECATED, superseded_by=None, valid_until=NOON)
+    assert await store.get("memory-1") == replace(WHOLE, metadata=changed)
+    [version] = await store.versions(["memory-1"])
+    assert version is not None
+    assert version.retrieval_text == "kept"
+
+
+async def test_a_transaction_may_change_nothing_or_refuse(store: MemoryStore) -> None:
+    await save(store, a_memory("one"))
+
+    async def look(read: ReadMetadata) -> tuple[Metadata | None, Change | None]:
+        return await read("one"), None
+
+    async def refuse(read: ReadMetadata) -> tuple[None, Change | None]:
+        await read("one")
+        raise Conflict("Not now.")
+
+    found = await store.transact(look, lambda _: pytest.fail("no change, no event"))
+    assert found == a_memory("one").memory.metadata
+    with pytest.raises(Conflict, match=r"Not now\."):
+        await store.transact(refuse, lambda _: pytest.fail("no change, no event"))
+    assert await store.get("one") == a_memory("one").memory
+
+
+async def test_of_two_transactions_that_would_contradict_each_other_one_sees_the_other(store: MemoryStore) -> None:
+    for name in ("a", "b"):
+        await save(store, a_memory(name))
+
+    def work(memory_id: str, other: str) -> Callable[[ReadMetadata], Awaitable[tuple[bool, Change | None]]]:
+        async def supersede(read: ReadMetadata) -> tuple[bool, Change | None]:
+            replacement, before = await read(other), await read(memory_id)
+            assert replacement is not None
+            assert before is not None
+            if replacement.superseded_by == memory_id:
+                return False, None
+            return True, deprecation(memory_id, before, other)
+
+        return supersede
+
+    outcomes = await asyncio.gather(
+        store.transact(work("a", "b"), lambda _: an_event("e1")),
+        store.transact(work("b", "a"), lambda _: an_event("e2")),
+    )
+    assert sorted(outcomes) == [False, True]
+
+
+# --- Merges ---
+
+
+async def test_versions_come_in_the_order_they_were_asked_for(store: MemoryStore) -> None:
+    for name in ("a", "b"):
+        await save(store, a_memory(name))
+    found = await store.versions(["b", "nothing", "a"])
+    assert [version and version.memory.id for version in found] == ["b", None, "a"]
+
+
+async def test_the_oldest_drafts_of_a_topic_come_oldest_first_with_their_number(store: MemoryStore) -> None:
+    wip: dict[str, Any] = {"branch_state": BranchState.WIP, "topic": "Owls"}
+    for i in range(5):
+        await save(store, a_memory(f"m{i}", created_at=NOON - i, **wip))
+    await save(store, a_memory("other topic", branch_state=BranchState.WIP, topic="owls"))
+    await save(store, a_memory("active", topic="Owls"))
+    drafts, count = await store.oldest_drafts("Owls", 3)
+    assert [draft.memory.id for draft in drafts] == ["m4", "m3", "m2"]
+    assert drafts[0].memory.content == "About m4"
+    assert count == 5
+    assert await store.oldest_drafts("Nothing", 3) == ([], 0)
+
+
+async def sources(store: MemoryStore) -> list[Change]:
+    """Two stored memories as the sources of a merge."""
+    for name in ("a", "b"):
+        await save(store, a_memory(name))
+    found = await store.versions(["a", "b"])
+    return [
+        replace(deprecation(source.memory.id, source.memory.metadata, "merged"), revision=source.revision)
+        for source in found
+        if source
+    ]
+
+
+async def test_a_merge_stores_the_new_memory_and_the_change_of_every_source(store: MemoryStore) -> None:
+    changes = await sources(store)
+    assert await store.consolidate(a_memory("merged"), changes, an_event("e"))
+    assert await store.get("merged") == a_memory("merged").memory
+    for name in ("a", "b"):
+        source = await store.get(name)
+        assert source is not None
+        assert (source.metadata.branch_state, source.metadata.superseded_by) == (BranchState.DEPRECATED, "merged")
+
+
+async def test_a_merge_stores_nothing_once_a_source_has_changed(store: MemoryStore) -> None:
+    changes = await sources(store)
+
+    async def touch(read: ReadMetadata) -> tuple[None, Change | None]:
+        before = await read("b")
+        assert before is not None
+        return None, Change(memory_id="b", before=before, after=replace(before, updated_at=NOON + 1))
+
+    await store.transact(touch, lambda _: an_event("e1"))
+    assert not await store.consolidate(a_memory("merged"), changes, an_event("e2"))
+    assert await store.get("merged") is None
+    untouched = await store.get("a")
+    assert untouched == a_memory("a").memory
+
+
+async def test_a_merge_that_meets_its_own_success_stores_nothing_again(store: MemoryStore) -> None:
+    changes = await sources(store)
+    assert await store.consolidate(a_memory("merged"), changes, an_event("e"))
+    assert not await store.consolidate(a_memory("merged"), changes, an_event("e"))
+
+
+async def test_of_ten_merges_of_the_same_sources_at_once_one_is_stored(store: MemoryStore) -> None:
+    changes = await sources(store)
+    merges = [store.consolidate(a_memory(f"merged {i}"), changes, an_event(f"e{i}")) for i in range(10)]
+    assert sorted(await asyncio.gather(*merges)) == [False] * 9 + [True]

@@ -6,11 +6,10 @@ from typing import Any
 import pytest
 from google.cloud.firestore_v1.async_client import AsyncClient
 
-from builders import NOON, TOKENS, ProtocolError, Service, ToolError, environment, path_of
+from builders import NOON, TOKENS, ProtocolError, Service, ToolError, environment, path_of, plane_models
 from fakes import FailingEmbedder, SeeingImages
 from images import PNG_BASE64
-from metacortex.adapters.local_models import LocalImages
-from metacortex.bootstrap import Models, Stores
+from metacortex.bootstrap import Stores
 from metacortex.errors import Unavailable
 from metacortex.events import EventKind
 
@@ -81,7 +80,7 @@ async def test_a_save_is_told_in_the_event_of_its_commit(service: Service) -> No
 
 
 async def test_an_image_and_a_draft_are_told_without_the_image(service: Service) -> None:
-    seeing = Models(embedder=service.models.embedder, describer=SeeingImages(f"{CANARY} at 10"))
+    seeing = plane_models(describer=SeeingImages(f"{CANARY} at 10"))
     service = Service(models=seeing)
     item = await service.call("save_context", draft=True, image_base64=PNG_BASE64, image_mime_type="image/png")
     [event] = told(service)
@@ -150,6 +149,43 @@ async def test_a_fetch_is_told_with_the_name_its_id_came_under(service: Service,
         "fetch_context",
         request={"id": item["id"], "used_document_id_alias": name == "document_id"},
         response={"id": item["id"], "topic": "Birds", "branch_state": "active", "modality": "text"},
+    )
+
+
+# --- The owner's tools ---
+
+
+async def test_a_listing_is_told_by_its_filters_and_ids(service: Service) -> None:
+    filters = {"filter_topic": "Birds", "filter_origin": "user_asserted", "created_after": "2026-05-01"}
+    item = await service.save("Owl at 10", topic="Birds", origin="user_asserted")
+    await service.save("Owl at 20", topic="Birds", origin="user_asserted")
+    told(service)
+    page = await service.call("list_context", "default", limit=1, created_before=NOON + 1, **filters)
+    await service.call(
+        "list_context", "default", limit=1, created_before=NOON + 1, cursor=page["next_cursor"], **filters
+    )
+    first, second = told(service)
+    request = {**filters, "created_after": 1_777_593_600_000, "created_before": NOON + 1, "limit": 1}
+    ids = [page["items"][0]["id"]]
+    response = {"result_count": 1, "result_ids": ids, "has_next_cursor": True}
+    assert timed(first) == a_call("list_context", client="default", request=request, response=response)
+    assert second["response"]["has_next_cursor"] is False
+    assert item["id"] in {*ids, *second["response"]["result_ids"]}
+
+
+async def test_a_deprecation_is_told_in_the_event_of_its_commit_and_its_repetition_by_itself(service: Service) -> None:
+    old, new = [(await service.save(f"Owl at {degrees}"))["id"] for degrees in (10, 20)]
+    told(service)
+    arguments = {"id": old, "superseding_id": new, "supersession_reason": "corrected", "initiator": "user"}
+    for _ in range(2):
+        await service.call("deprecate_context", "default", **arguments)
+    committed, repeated = told(service)
+    request = {"id": old, "superseding_id": new, "reason": "corrected", "initiator": "user"}
+    assert committed == a_call(
+        "deprecate_context", client="default", request=request, response={"previous_state": "active"}
+    )
+    assert timed(repeated) == a_call(
+        "deprecate_context", client="default", request=request, response={"previous_state": "deprecated"}
     )
 
 
@@ -222,7 +258,7 @@ async def test_a_failed_call_is_told_with_the_error_it_was_answered(
     ids=["foreseen", "unforeseen"],
 )
 async def test_a_failed_save_is_told_once_and_as_a_failure(failure: Exception, error: dict[str, Any]) -> None:
-    service = Service(models=Models(embedder=FailingEmbedder(errors=[failure]), describer=LocalImages()))
+    service = Service(models=plane_models(embedder=FailingEmbedder(errors=[failure])))
     with pytest.raises(ToolError):
         await service.save(**ALL_OF_A_SAVE)
     [event] = told(service)
@@ -294,7 +330,9 @@ async def test_a_retrieval_event_stands_beside_the_event_of_its_call(
 
 
 async def test_no_content_image_credential_or_artifact_ref_is_in_any_event() -> None:
-    seeing = Models(embedder=FailingEmbedder(errors=[RuntimeError(CANARY)]), describer=SeeingImages(f"{CANARY} at 10"))
+    seeing = plane_models(
+        embedder=FailingEmbedder(errors=[RuntimeError(CANARY)]), describer=SeeingImages(f"{CANARY} at 10")
+    )
     service = Service(settings=environment(RETRIEVAL_EVENT_LOGGING_ENABLED="true"), models=seeing)
     image = {"image_base64": PNG_BASE64, "image_mime_type": "image/png"}
     calls: list[dict[str, Any]] = [

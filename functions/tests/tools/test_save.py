@@ -8,12 +8,11 @@ from typing import Any
 
 import pytest
 
-from builders import NOON, Service, ToolError
+from builders import NOON, Service, ToolError, plane_models
 from fakes import FailingEmbedder, InMemoryEvents, InMemoryMemories, SeeingImages, with_state
 from images import PNG_BASE64, WHOLE
 from metacortex import rules
-from metacortex.adapters.local_models import LocalImages
-from metacortex.bootstrap import Models, Stores
+from metacortex.bootstrap import Stores
 from metacortex.errors import MetaCortexError, ModelFailed, RateLimited, TimedOut, Unavailable
 from metacortex.events import Event
 from metacortex.memory import BranchState, NewMemory
@@ -409,7 +408,7 @@ async def test_a_broken_or_mislabelled_image_is_refused_before_any_model_sees_it
     service: Service, image_base64: str, mime_type: str, message: str
 ) -> None:
     seeing = SeeingImages()
-    service = Service(models=Models(embedder=service.models.embedder, describer=seeing))
+    service = Service(models=plane_models(describer=seeing))
     error = await refused(service, content="My chart", image_base64=image_base64, image_mime_type=mime_type)
     assert error.status == 400
     assert message in error.message
@@ -423,7 +422,7 @@ async def test_an_image_without_text_is_refused_on_a_route_that_cannot_see(servi
 
 
 async def test_an_image_without_text_is_stored_under_its_description() -> None:
-    service = Service(models=Models(embedder=FailingEmbedder(), describer=SeeingImages("A chart, at 40")))
+    service = Service(models=plane_models(describer=SeeingImages("A chart, at 40")))
     item = await service.save("", image_base64=PNG_BASE64, image_mime_type="image/png")
     assert item["content"] == "A chart, at 40"
     assert item["metadata"]["modality"] == "image"
@@ -447,7 +446,7 @@ async def test_an_image_without_text_is_stored_under_its_description() -> None:
 async def test_a_failed_model_leaves_no_trace_and_the_same_save_succeeds_afterwards(
     failure: Exception, status: int
 ) -> None:
-    service = Service(models=Models(embedder=FailingEmbedder(errors=[failure]), describer=LocalImages()))
+    service = Service(models=plane_models(embedder=FailingEmbedder(errors=[failure])))
     with pytest.raises(ToolError) as error:
         await service.save("Fact")
     assert error.value.status == status

@@ -4,16 +4,15 @@ import asyncio
 
 import pytest
 
-from builders import Service, ToolError
+from builders import Service, ToolError, plane_models
 from fakes import InMemoryEvents, InMemoryMemories, PlaneEmbedder
-from metacortex.adapters.local_models import LocalImages
-from metacortex.bootstrap import Models, Stores
+from metacortex.bootstrap import Stores
 from metacortex.spaces import CollectionSpaces, Space
 
 
 def with_space(stores: Stores, space: Space) -> Service:
     """Another process over the same collection, configured for a space."""
-    return Service(stores=stores, models=Models(embedder=PlaneEmbedder(space), describer=LocalImages()))
+    return Service(stores=stores, models=plane_models(embedder=PlaneEmbedder(space)))
 
 
 @pytest.mark.parametrize(
@@ -56,7 +55,7 @@ async def test_the_collection_decides_the_form_of_the_text(service: Service) -> 
     embedder.known_formats = ("titled", "plain")
     embedder.forms = []
     await service.save("Fact at 10")
-    await Service(stores=service.stores, models=Models(embedder=embedder, describer=LocalImages())).search("at 10")
+    await Service(stores=service.stores, models=plane_models(embedder=embedder)).search("at 10")
     assert embedder.forms == ["plain"]
 
 
@@ -68,7 +67,7 @@ async def test_a_first_save_never_mixes_forms_of_text_and_works_when_it_is_repea
     memories = NamedMeanwhile(InMemoryEvents())
     embedder = PlaneEmbedder(Space("plane", 2, "titled"))
     embedder.known_formats = ("titled", "plain")
-    models = Models(embedder=embedder, describer=LocalImages())
+    models = plane_models(embedder=embedder)
     service = Service(stores=Stores(memories=memories, events=memories.events), models=models)
     with pytest.raises(ToolError, match="the same call works now"):
         await service.save("Fact at 10")

@@ -8,10 +8,8 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from builders import JSON_HEADERS, Service, bearer, path_of
+from builders import JSON_HEADERS, Service, bearer, path_of, plane_models
 from fakes import PlaneEmbedder
-from metacortex.adapters.local_models import LocalImages
-from metacortex.bootstrap import Models
 from metacortex.web.limits import CALLS_AT_ONCE
 from running import eventually
 from web.edge import ORIGIN, VALID, ask, cors_headers
@@ -43,7 +41,7 @@ class SlowEmbedder(PlaneEmbedder):
         self._loop.call_soon_threadsafe(self._may_answer.set)
 
     def service(self) -> Service:
-        return Service(models=Models(embedder=self, describer=LocalImages()))
+        return Service(models=plane_models(embedder=self))
 
 
 @asynccontextmanager
