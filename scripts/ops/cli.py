@@ -4,6 +4,7 @@ import typer
 
 from ops import profile
 from ops.indexes import indexes
+from ops.models import models
 from ops.smoke import smoke
 
 app = typer.Typer(
@@ -16,6 +17,7 @@ app = typer.Typer(
 )
 app.command()(smoke)
 app.command()(indexes)
+app.command()(models)
 app.add_typer(profile.app, name="profile")
 
 
