@@ -1,5 +1,8 @@
 """What Firebase deploys: one HTTPS function whose answer is the ASGI app. No logic lives here; start reading at bootstrap.py."""
 
+import os
+from pathlib import Path
+
 import functions_framework.aio
 from firebase_functions import https_fn, options
 from firebase_functions.params import SecretParam
@@ -9,6 +12,7 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 
 from metacortex.bootstrap import application
+from metacortex.declaration import secrets
 from metacortex.settings import REGION
 from metacortex.web.limits import CALLS_AT_ONCE
 
@@ -19,10 +23,12 @@ app = application()
     region=REGION,
     memory=options.MemoryOption.MB_512,
     timeout_sec=300,
-    # What one instance serves at once; the platform starts another before it would be told 429.
+    # What one instance serves at once; the platform starts another before it would be told 429. One process with one event
+    # loop serves them: functions-framework heeds THREADS for synchronous functions alone, and WORKERS=2 would take the
+    # memory twice.
     concurrency=CALLS_AT_ONCE,
     max_instances=5,
-    secrets=[SecretParam("MCP_ADMIN_TOKEN"), SecretParam("MCP_CLIENT_PROFILES_JSON")],
+    secrets=[SecretParam(name) for name in secrets(os.environ, Path(__file__).resolve().parent)],
     invoker="public",
 )
 def metaCortexMcp(_: FlaskRequest) -> FlaskResponse:  # noqa: N802  # pyright: ignore[reportRedeclaration]

@@ -95,7 +95,7 @@ def provide() -> HostTools:
     """Everything there is to have, fetched where it is not there yet; raises OpsError with how to get it."""
     tools = HostTools(FOLDER, find_java_home())
     FOLDER.mkdir(parents=True, exist_ok=True)
-    with _alone(FOLDER / ".lock"):
+    with alone(FOLDER / ".lock"):
         if not _installed(tools):
             _install(tools)
     return tools
@@ -153,7 +153,7 @@ def _says(command: list[str], env: Mapping[str, str] | None = None) -> str:
 
 
 @contextmanager
-def _alone(lock: Path) -> Generator[None]:
+def alone(lock: Path) -> Generator[None]:
     """Two runs at once become one after the other; the kernel lets go if one dies."""
     with lock.open("wb") as handle:
         fcntl.flock(handle, fcntl.LOCK_EX)

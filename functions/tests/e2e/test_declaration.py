@@ -1,47 +1,86 @@
-"""What Firebase discovers in main.py, as its command line does it: with an empty environment."""
+"""What Firebase discovers in main.py, from the server that its command line starts and asks."""
 
-import subprocess
+import shutil
 import sys
-from collections.abc import Mapping
+import urllib.request
+from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from firebase_functions.private import serving
 
 from metacortex.settings import FUNCTION_NAME, REGION
 from metacortex.web.limits import CALLS_AT_ONCE
 from ops.checkout import FUNCTIONS
+from ops.processes import free_port, port_is_free, start
+from running import eventually
 
 pytestmark = pytest.mark.slow
 
-DISCOVER = (
-    "from firebase_functions.private.serving import functions_as_yaml, get_functions; "
-    "print(functions_as_yaml(get_functions()))"
-)
+ALWAYS = ["MCP_ADMIN_TOKEN", "MCP_CLIENT_PROFILES_JSON"]
 
 
-@pytest.fixture(scope="module")
-def declared() -> Mapping[str, Any]:
-    found = subprocess.run(
-        [sys.executable, "-c", DISCOVER], cwd=FUNCTIONS, env={}, capture_output=True, text=True, check=True
-    )
-    return yaml.safe_load(found.stdout)["endpoints"]
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    """A copy of what is deployed."""
+    copy = tmp_path / "functions"
+    shutil.copytree(FUNCTIONS / "metacortex", copy / "metacortex", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(FUNCTIONS / "main.py", copy / "main.py")
+    return copy
 
 
-def test_there_is_one_public_function(declared: Mapping[str, Any]) -> None:
-    assert list(declared) == [FUNCTION_NAME]
-    assert declared[FUNCTION_NAME]["entryPoint"] == FUNCTION_NAME
-    assert declared[FUNCTION_NAME]["region"] == [REGION]
-    assert declared[FUNCTION_NAME]["httpsTrigger"] == {"invoker": ["public"]}
+def discovered(source: Path, **environment: str) -> dict[str, Any]:
+    """The answer to the one question that is asked: main.py is not made to be loaded twice."""
+    port = free_port()
+    asked = {**environment, "ADMIN_PORT": str(port)}
+    log = source.parent / "discovery.log"
+    process = start("The discovery", [sys.executable, serving.__file__], log=log, env=asked, cwd=source)
+    try:
+        eventually(lambda: not port_is_free(port) or process.exit_code() is not None)
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/__/functions.yaml") as answer:
+            return yaml.safe_load(answer.read())
+    finally:
+        process.stop()
 
 
-def test_the_platform_sends_an_instance_no_more_than_it_serves_at_once(declared: Mapping[str, Any]) -> None:
-    assert declared[FUNCTION_NAME]["concurrency"] == CALLS_AT_ONCE
-    assert declared[FUNCTION_NAME]["availableMemoryMb"] == 512
-    assert declared[FUNCTION_NAME]["timeoutSeconds"] == 300
-    assert declared[FUNCTION_NAME]["maxInstances"] == 5
+def bound(found: dict[str, Any]) -> list[str]:
+    """The secrets that are bound. Each must also be a parameter: for those the command line sees to a value."""
+    secrets = [secret["key"] for secret in found["endpoints"][FUNCTION_NAME]["secretEnvironmentVariables"]]
+    assert [(each["name"], each["type"]) for each in found["params"]] == [(name, "secret") for name in secrets]
+    return secrets
 
 
-def test_credentials_come_from_secret_manager(declared: Mapping[str, Any]) -> None:
-    secrets = [secret["key"] for secret in declared[FUNCTION_NAME]["secretEnvironmentVariables"]]
-    assert secrets == ["MCP_ADMIN_TOKEN", "MCP_CLIENT_PROFILES_JSON"]
+def test_with_an_empty_environment_there_is_one_public_function_and_all_that_is_said_of_it(source: Path) -> None:
+    assert discovered(source) == {
+        "specVersion": "v1alpha1",
+        "requiredAPIs": [],
+        "params": [{"name": name, "type": "secret"} for name in ALWAYS],
+        "endpoints": {
+            FUNCTION_NAME: {
+                "entryPoint": FUNCTION_NAME,
+                "platform": "gcfv2",
+                "region": [REGION],
+                "httpsTrigger": {"invoker": ["public"]},
+                "availableMemoryMb": 512,
+                "timeoutSeconds": 300,
+                "concurrency": CALLS_AT_ONCE,
+                "maxInstances": 5,
+                "secretEnvironmentVariables": [{"key": name} for name in ALWAYS],
+                "labels": {},
+                # Asked to be as the platform has it, whatever was deployed before.
+                "minInstances": None,
+                "ingressSettings": None,
+                "serviceAccountEmail": None,
+            }
+        },
+    }
+
+
+def test_the_key_is_bound_where_the_settings_of_the_installation_choose_its_route(source: Path) -> None:
+    (source.parent / ".firebaserc").write_text('{"projects": {"production": "demo-mine", "spare": "demo-other"}}')
+    (source / ".env").write_text("MODEL_PROVIDER=local\n")
+    (source / ".env.production").write_text("MODEL_PROVIDER='gemini'\n")
+    (source / ".env.spare").write_text("#MODEL_PROVIDER=gemini\n")
+    assert bound(discovered(source, GCLOUD_PROJECT="demo-mine")) == [*ALWAYS, "GEMINI_API_KEY"]
+    assert bound(discovered(source, GCLOUD_PROJECT="demo-other")) == ALWAYS

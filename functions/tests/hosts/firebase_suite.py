@@ -7,14 +7,15 @@ import signal
 import sys
 import zipfile
 from collections.abc import Generator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from ops.checkout import FUNCTIONS, ROOT
 from ops.emulator import MAIN_CLASS, find_jar
 from ops.endpoints import PREFIX, PROJECT
-from ops.hosts import HostTools
+from ops.hosts import HostTools, alone
 from ops.processes import (
     OpsError,
     Process,
@@ -26,7 +27,7 @@ from ops.processes import (
 )
 from running import descendants, eventually
 
-SECRETS = ("MCP_ADMIN_TOKEN", "MCP_CLIENT_PROFILES_JSON")
+SECRETS = ("MCP_ADMIN_TOKEN", "MCP_CLIENT_PROFILES_JSON", "GEMINI_API_KEY")
 # firebase-tools stops one emulator after the other.
 GRACE = 30
 
@@ -54,17 +55,24 @@ def running_suite(tools: HostTools, settings: Mapping[str, str]) -> Generator[Su
         home.mkdir()
         environment = tools.environment(home, FIRESTORE_EMULATOR_BINARY_PATH=str(_jar_with_main_class(folder)))
         firebase = tools.command("firebase-tools", "firebase")
-        process = start(
-            "The Firebase emulator suite",
-            [*firebase, "emulators:start", "--only", "functions,firestore", "--project", PROJECT],
-            log=folder / "suite.log",
-            env=environment,
-            cwd=folder,
-        )
-        with _stopping(process) as emulators:
-            _wait_for_java(process, emulators)
-            _wait_until_ready(process)
+        with ExitStack() as stack:
+            with discovering(tools):
+                process = start(
+                    "The Firebase emulator suite",
+                    [*firebase, "emulators:start", "--only", "functions,firestore", "--project", PROJECT],
+                    log=folder / "suite.log",
+                    env=environment,
+                    cwd=folder,
+                )
+                emulators = stack.enter_context(_stopping(process))
+                _wait_for_java(process, emulators)
+                _wait_until_ready(process)
             yield Suite(port, process)
+
+
+def discovering(tools: HostTools) -> AbstractContextManager[None]:
+    """One after the other: firebase-tools looks for the functions on a port that was free a moment before."""
+    return alone(tools.folder / ".discovering")
 
 
 @contextmanager
@@ -113,17 +121,21 @@ def _prepare(folder: Path, settings: Mapping[str, str]) -> int:
     (functions / "venv").symlink_to(sys.prefix)
     for name in ("firestore.rules", "firestore.indexes.json"):
         shutil.copy(ROOT / name, folder / name)
-    _write_dotenv(functions / ".secret.local", {name: settings[name] for name in SECRETS})
+    _write_dotenv(functions / ".secret.local", {name: settings[name] for name in SECRETS if name in settings})
     _write_dotenv(functions / ".env", {name: value for name, value in settings.items() if name not in SECRETS})
-    config = json.loads((ROOT / "firebase.json").read_text())
-    # The emulator wants the interpreter that the configuration names, and a person may have a newer one.
-    config["functions"][0]["runtime"] = f"python{sys.version_info.major}{sys.version_info.minor}"
+    config = own_runtime(json.loads((ROOT / "firebase.json").read_text()))
     config["emulators"] |= {
         name: {"host": "127.0.0.1", "port": free_port()} for name in ("functions", "hub", "logging")
     }
     config["emulators"]["firestore"] = {"host": "127.0.0.1", "port": free_port(), "websocketPort": free_port()}
     (folder / "firebase.json").write_text(json.dumps(config))
     return config["emulators"]["functions"]["port"]
+
+
+def own_runtime(config: dict[str, Any]) -> dict[str, Any]:
+    """The configuration with the Python that runs here: firebase-tools wants the one it names, and a person may have a newer."""
+    config["functions"][0]["runtime"] = f"python{sys.version_info.major}{sys.version_info.minor}"
+    return config
 
 
 def _write_dotenv(file: Path, settings: Mapping[str, str]) -> None:

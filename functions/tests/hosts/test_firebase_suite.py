@@ -5,15 +5,20 @@ import os
 import subprocess
 import sys
 from collections.abc import Generator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from builders import TOKENS, environment
+from gemini_api import GeminiApi, surroundings
 from hosts.firebase_suite import Suite, running_suite
+from images import PNG
 from ops.checkout import ROOT
+from ops.endpoints import PROJECT
 from ops.hosts import HostTools
 from running import alive, descendants, eventually
+from web.wire import serving
 
 pytestmark = [pytest.mark.hosts, pytest.mark.slow]
 
@@ -50,6 +55,26 @@ def test_a_smoke_run_passes_in_every_mode(suite: Suite, mode: str, client: str |
     passed = {step["name"] for step in report["steps"] if step["status"] == "ok"}
     assert report["ok"], f"{report['error']}\n{suite.process.tail(40)}"
     assert steps <= passed
+
+
+@pytest.mark.parametrize("route", ["gemini", "vertex"])
+def test_a_text_and_an_image_are_saved_found_and_fetched_on_both_gemini_routes(
+    tools: HostTools, tmp_path: Path, route: str
+) -> None:
+    image = tmp_path / "image.png"
+    image.write_bytes(PNG)
+    api = GeminiApi()
+    with serving(api.app) as wire:
+        base = f"http://127.0.0.1:{wire.port}"
+        # The key is there on either route: where it is not asked for, it must change nothing.
+        settings = environment(MODEL_PROVIDER=route, GEMINI_API_KEY="a-gemini-key", **surroundings(base, tmp_path))
+        with running_suite(tools, settings) as suite:
+            report = smoke("--url", suite.url, "--image-file", str(image), token=TOKENS["default"])
+            assert report["ok"], f"{report['error']}\n{suite.process.tail(40)}"
+    asked = {path.split("/models/")[0] for path, _ in api.asked}
+    places = ("us-central1", "global")
+    vertex = {f"/v1beta1/projects/{PROJECT}/locations/{place}/publishers/google" for place in places}
+    assert asked == {"gemini": {"/v1"}, "vertex": vertex}[route]
 
 
 def smoke(*arguments: str, token: str) -> dict[str, Any]:

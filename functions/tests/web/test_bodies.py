@@ -1,15 +1,19 @@
 """What a body may be: at most 1 MiB of JSON, one message."""
 
 import asyncio
+import base64
 import gzip
 import json
 from collections.abc import AsyncGenerator
 
+import httpx2
 import pytest
 
-from builders import Service, path_of
+from builders import JSON_HEADERS, Service, bearer, path_of
+from images import PNG
 from metacortex.web import limits
 from web.edge import BODY_LIMIT, LISTING, VALID, ask, cors_headers
+from web.wire import Wire
 
 MODERN = {"mcp-protocol-version": "2026-07-28", "mcp-method": "tools/list"}
 PARSE_ERROR, INVALID_REQUEST = -32700, -32600
@@ -63,6 +67,17 @@ async def test_a_body_that_never_ends_is_given_up(service: Service, monkeypatch:
     response = await service.http.post(path_of("agent"), content=body(), headers=VALID)
     assert response.status_code == 400
     assert "did not arrive" in response.json()["error"]["message"]
+
+
+@pytest.mark.parametrize("profile", ["default", "agent"])
+def test_an_image_of_twenty_megabytes_is_refused_in_json_and_at_once(wire: Wire, profile: str) -> None:
+    image = base64.b64encode(PNG + bytes(20_000_000)).decode()
+    arguments = {"image_base64": image, "image_mime_type": "image/png"}
+    message = LISTING | {"method": "tools/call", "params": {"name": "save_context", "arguments": arguments}}
+    with httpx2.Client(base_url=f"http://127.0.0.1:{wire.port}", trust_env=False, timeout=5) as client:
+        response = client.post(path_of(profile), json=message, headers=JSON_HEADERS | bearer(profile))
+    assert (response.status_code, response.json()["error"]["code"]) == (413, -32000)
+    assert "1,048,576" in response.json()["error"]["message"]
 
 
 # --- Content type ---
