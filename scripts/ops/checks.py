@@ -1,4 +1,7 @@
-"""Every check and test, each under its own heading, and which of them failed. Run by ./scripts/test."""
+"""Every check and test, each under its own heading, and which of them failed. Run by ./scripts/test.
+
+Where everything passed on a tree that is a commit, that is kept for `metacortex preflight`.
+"""
 
 import argparse
 import os
@@ -9,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from ops import tested
 from ops.checkout import ROOT
 from ops.hosts import REQUESTED
 from ops.terminal import heading, show
@@ -27,12 +31,15 @@ def main(arguments: list[str] | None = None) -> int:
     """The exit status: 0 if everything passed, 1 if anything failed."""
     options = parser().parse_args(arguments)
     began = time.monotonic()
+    commit = tested.clean_commit(ROOT)
     try:
         failed = [check.name for check in checks_for(options) if not _passes(check)]
     except KeyboardInterrupt:
         return 130
     outcome = f"{', '.join(failed)} failed" if failed else "everything passed"
     show(["", heading("== summary =="), outcome, f"in {time.monotonic() - began:.0f} s"])
+    if not failed:
+        _record(commit, options)
     return 1 if failed else 0
 
 
@@ -75,6 +82,12 @@ def _tests(options: argparse.Namespace) -> list[Check]:
         Check("hosts and clients", (sys.executable, "-m", "ops.hosts")),
         Check("tests", (*pytest, *coverage, *options.pytest), {REQUESTED: "1"}),
     ]
+
+
+def _record(commit: str | None, options: argparse.Namespace) -> None:
+    """Keep that everything passed for a commit: not for a part of the tests, nor for a tree that changed meanwhile."""
+    if commit and not options.fast and not options.pytest and tested.clean_commit(ROOT) == commit:
+        tested.record(ROOT, commit, "hosts" if options.hosts else "tests")
 
 
 def _passes(check: Check) -> bool:

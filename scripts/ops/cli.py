@@ -5,6 +5,7 @@ import typer
 from ops import profile
 from ops.indexes import indexes
 from ops.models import models
+from ops.preflight import preflight
 from ops.smoke import smoke
 
 app = typer.Typer(
@@ -18,6 +19,7 @@ app = typer.Typer(
 app.command()(smoke)
 app.command()(indexes)
 app.command()(models)
+app.command()(preflight)
 app.add_typer(profile.app, name="profile")
 
 
