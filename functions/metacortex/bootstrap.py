@@ -66,16 +66,25 @@ def install(settings: Settings, stores: Stores, models: Models, clock: Clock = n
     from metacortex.tools.observe import Observer
     from metacortex.tools.server import McpApp
 
+    recorder = Recorder(stores.events)
+    observer = Observer(
+        service(settings, stores.memories, models, clock),
+        recorder,
+        clock,
+        telemetry=settings.retrieval_event_logging_enabled,
+    )
+    mcp = McpApp(observer, name=settings.service_name, version=settings.service_version)
+    return Installation(settings, mcp, Rejections(recorder, clock))
+
+
+def service(settings: Settings, store: MemoryStore, models: Models, clock: Clock = now_ms) -> MemoryService:
+    """What the tools call, without the tools: for work that an owner does on this side of the door."""
     limits = Limits(
         results=settings.search_result_limit,
         candidates=settings.retrieval_candidates,
         sources=settings.consolidation_batch_limit,
     )
-    service = MemoryService(stores.memories, models, limits, clock)
-    recorder = Recorder(stores.events)
-    observer = Observer(service, recorder, clock, telemetry=settings.retrieval_event_logging_enabled)
-    mcp = McpApp(observer, name=settings.service_name, version=settings.service_version)
-    return Installation(settings, mcp, Rejections(recorder, clock))
+    return MemoryService(store, models, limits, clock)
 
 
 def firestore(settings: Settings, project: str | None) -> Stores:
