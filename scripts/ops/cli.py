@@ -7,6 +7,7 @@ from ops.indexes import indexes
 from ops.models import models
 from ops.preflight import preflight
 from ops.smoke import smoke
+from ops.upgrade import upgrade
 
 app = typer.Typer(
     name="metacortex",
@@ -20,6 +21,7 @@ app.command()(smoke)
 app.command()(indexes)
 app.command()(models)
 app.command()(preflight)
+app.command()(upgrade)
 app.add_typer(profile.app, name="profile")
 
 
