@@ -110,9 +110,9 @@ class MemoryStore(Protocol):
     async def transact(
         self, work: Callable[[ReadMetadata], Awaitable[tuple[R, Change | None]]], event: Callable[[R], Event]
     ) -> R:
-        """Runs `work` as one transaction: nothing it read has changed when its change and the event of its result are stored.
+        """Runs `work`, and stores its change and the event of its result only if nothing that it read has changed meanwhile.
 
-        It may run several times. Where it changes nothing, no event is stored.
+        Else it runs again. Where it changes nothing, no event is stored.
         """
         ...
 

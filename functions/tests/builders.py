@@ -87,24 +87,10 @@ def plane_models(**replacements: Any) -> Models:
     return replace(Models(embedder=PlaneEmbedder(), describer=LocalImages(), merger=LocalMerger()), **replacements)
 
 
-@dataclass
-class Service:
-    """One running service and the clients' side of it."""
+class Client:
+    """The clients' side of a service: every profile's, over one connection."""
 
-    settings: dict[str, str] = field(default_factory=environment)
-    stores: Stores = field(default_factory=in_memory)
-    models: Models = field(default_factory=plane_models)
-    clock: FakeClock = field(default_factory=FakeClock)
-
-    def __post_init__(self) -> None:
-        installation = install(load(self.settings), self.stores, self.models, self.clock)
-        self.app = create_app(lambda: installation, project_id=PROJECT, service_name="metacortex")
-        self.http = httpx2.AsyncClient(transport=httpx2.ASGITransport(self.app), base_url="http://127.0.0.1")
-
-    @property
-    def events(self) -> list[Event]:
-        assert isinstance(self.stores.events, InMemoryEvents)
-        return list(self.stores.events.stored.values())
+    http: httpx2.AsyncClient
 
     async def rpc(self, method: str, params: Mapping[str, Any], profile: str = "agent") -> dict[str, Any]:
         """The result of one JSON-RPC request; raises ProtocolError."""
@@ -137,6 +123,26 @@ class Service:
 
     async def fetch(self, memory_id: str, profile: str = "agent") -> dict[str, Any]:
         return (await self.call("fetch_context", profile, id=memory_id))["item"]
+
+
+@dataclass
+class Service(Client):
+    """One service in this process, and the clients' side of it."""
+
+    settings: dict[str, str] = field(default_factory=environment)
+    stores: Stores = field(default_factory=in_memory)
+    models: Models = field(default_factory=plane_models)
+    clock: FakeClock = field(default_factory=FakeClock)
+
+    def __post_init__(self) -> None:
+        installation = install(load(self.settings), self.stores, self.models, self.clock)
+        self.app = create_app(lambda: installation, project_id=PROJECT, service_name="metacortex")
+        self.http = httpx2.AsyncClient(transport=httpx2.ASGITransport(self.app), base_url="http://127.0.0.1")
+
+    @property
+    def events(self) -> list[Event]:
+        assert isinstance(self.stores.events, InMemoryEvents)
+        return list(self.stores.events.stored.values())
 
 
 def path_of(profile: str) -> str:

@@ -5,16 +5,27 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 
+import grpc.aio
 from google.api_core import exceptions
 from google.api_core.retry import AsyncRetry, if_exception_type
 from google.auth.exceptions import GoogleAuthError
 from google.cloud.firestore_v1.async_client import AsyncClient
+from google.cloud.firestore_v1.services.firestore import FirestoreAsyncClient
+from google.cloud.firestore_v1.services.firestore.transports.grpc_asyncio import FirestoreGrpcAsyncIOTransport
 
 from metacortex.errors import MetaCortexError, RateLimited, TimedOut, Unavailable
 
 DEADLINE_SECONDS = 15.0
 # The library's own policy goes on for minutes; a caller waits for seconds. Every call of the store is safe to repeat.
 RETRY = AsyncRetry(if_exception_type(exceptions.ServiceUnavailable), initial=0.1, maximum=1.0, timeout=5.0)
+# A store that was away is looked for every second: gRPC alone would come to wait for two minutes between attempts.
+CHANNEL = (
+    ("grpc.max_reconnect_backoff_ms", 1_000),
+    # As the library has it.
+    ("grpc.keepalive_time_ms", 30_000),
+    ("grpc.max_send_message_length", -1),
+    ("grpc.max_receive_message_length", -1),
+)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 _TRY_AGAIN = Unavailable("The store cannot be reached at the moment; the same call is safe to repeat in a few seconds.")
@@ -41,9 +52,30 @@ ERRORS: Mapping[type[BaseException], MetaCortexError] = {
 }
 
 
+class _Client(AsyncClient):
+    """The library's client with a channel of our own options, for which the library has no argument."""
+
+    @property
+    def _firestore_api(self) -> FirestoreAsyncClient:
+        if self._firestore_api_internal is None:  # pyright: ignore[reportUnnecessaryComparison]
+            channel = self._channel()
+            transport = FirestoreGrpcAsyncIOTransport(host=self._target, channel=channel)
+            self._firestore_api_internal = FirestoreAsyncClient(transport=transport)
+        return self._firestore_api_internal
+
+    def _channel(self) -> grpc.aio.Channel:
+        if self._emulator_host:
+            return grpc.aio.insecure_channel(self._emulator_host, CHANNEL)
+        return FirestoreGrpcAsyncIOTransport.create_channel(
+            self._target,
+            credentials=self._credentials,  # pyright: ignore[reportArgumentType]
+            options=CHANNEL,
+        )
+
+
 def create_client(project: str | None) -> AsyncClient:
     """A client that connects with its first call. It belongs to the event loop of that call."""
-    return AsyncClient(project=project)
+    return _Client(project=project)
 
 
 @asynccontextmanager

@@ -1,14 +1,15 @@
 """Memories in Firestore: the queries over them, and every commit that writes any."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+import functools
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, TypeVar
 
-from google.api_core.exceptions import Aborted, AlreadyExists, FailedPrecondition, NotFound
+from google.api_core.exceptions import AlreadyExists, FailedPrecondition, NotFound
 from google.cloud.firestore_v1.async_batch import AsyncWriteBatch
 from google.cloud.firestore_v1.async_client import AsyncClient
 from google.cloud.firestore_v1.async_query import AsyncQuery
-from google.cloud.firestore_v1.async_transaction import AsyncTransaction, async_transactional
 from google.cloud.firestore_v1.base_document import DocumentSnapshot
 from google.cloud.firestore_v1.base_query import BaseQuery, FieldFilter
 from google.cloud.firestore_v1.base_vector_query import DistanceMeasure
@@ -46,6 +47,7 @@ ID = "__name__"
 
 R = TypeVar("R")
 
+TRANSACT_ATTEMPTS = 5
 _OUTRUN = "Other clients keep changing these memories at this moment; repeat the same call in a few seconds."
 
 
@@ -149,27 +151,35 @@ class FirestoreMemories:
     async def transact(
         self, work: Callable[[ReadMetadata], Awaitable[tuple[R, Change | None]]], event: Callable[[R], Event]
     ) -> R:
-        @async_transactional
-        async def attempt(transaction: AsyncTransaction) -> R:
-            async def read(memory_id: str) -> Metadata | None:
-                document = self._collection.document(memory_id)
-                snapshot = await document.get([METADATA], transaction=transaction, retry=RETRY)
-                return decode_metadata(snapshot.to_dict() or {}) if snapshot.exists else None
+        for _ in range(TRANSACT_ATTEMPTS):
+            seen: dict[str, DocumentSnapshot] = {}
+            result, change = await work(functools.partial(self._read_metadata, seen))
+            if change is None:
+                return result
+            done = event(result)
+            batch = self._client.batch()
+            self._stage_change(batch, replace(change, revision=seen.pop(change.memory_id).update_time))
+            self._stage_unchanged(batch, seen.values())
+            self._events.stage(batch, done)
+            # A commit that the client library repeated meets its own success.
+            if await _commit(batch) or await self._events.holds(done):
+                return result
+        raise Unavailable(_OUTRUN)
 
-            result, change = await work(read)
-            if change is not None:
-                self._stage_change(transaction, change)
-                self._events.stage(transaction, event(result))
-            return result
-
+    async def _read_metadata(self, seen: dict[str, DocumentSnapshot], memory_id: str) -> Metadata | None:
         async with answering():
-            try:
-                return await attempt(self._client.transaction())
-            except ValueError as error:
-                # So the library says that it was outrun in every attempt.
-                if not isinstance(error.__cause__, Aborted):
-                    raise
-                raise Unavailable(_OUTRUN) from error
+            snapshot = await self._collection.document(memory_id).get([METADATA], retry=RETRY)
+        if not snapshot.exists:
+            return None
+        seen[memory_id] = snapshot
+        return decode_metadata(snapshot.to_dict() or {})
+
+    def _stage_unchanged(self, batch: AsyncWriteBatch, snapshots: Iterable[DocumentSnapshot]) -> None:
+        """Lets a commit fail if one of these has changed since: each is written as it is, which Firestore counts as no change."""
+        for snapshot in snapshots:
+            if metadata := snapshot.to_dict():
+                unchanged = self._client.write_option(last_update_time=snapshot.update_time)
+                batch.update(snapshot.reference, metadata, option=unchanged)
 
     async def versions(self, memory_ids: Sequence[str]) -> list[Version | None]:
         documents = {memory_id: self._collection.document(memory_id) for memory_id in memory_ids}
@@ -194,7 +204,7 @@ class FirestoreMemories:
         self._events.stage(batch, event)
         return await _commit(batch)
 
-    def _stage_change(self, batch: AsyncWriteBatch | AsyncTransaction, change: Change) -> None:
+    def _stage_change(self, batch: AsyncWriteBatch, change: Change) -> None:
         document = self._collection.document(change.memory_id)
         unchanged = self._client.write_option(last_update_time=change.revision) if change.revision else None
         batch.update(document, encode_change(change.before, change.after), option=unchanged)

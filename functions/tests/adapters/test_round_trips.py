@@ -84,7 +84,7 @@ async def test_a_deprecation_reads_each_memory_of_the_chain_once_and_commits_onc
     channel.requests.clear()
     await service.call("deprecate_context", "default", id=old, superseding_id=new)
     reads = ["BatchGetDocuments"] * 3
-    assert channel.calls == ["BeginTransaction", *reads, "Commit"]
+    assert channel.calls == [*reads, "Commit"]
 
 
 async def test_a_merge_is_one_read_of_its_sources_and_one_commit(channel: Channel, firestore_stores: Stores) -> None:

@@ -76,25 +76,6 @@ async def test_a_machine_far_from_utc_keeps_and_shows_the_same_instants(function
     assert re.fullmatch(r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", saved["item"]["metadata"]["created_at"])
 
 
-async def test_twenty_five_saves_through_two_processes_are_twenty_five_memories(
-    emulator_host: str, function: Function
-) -> None:
-    with running_function(settings(emulator_host)) as other:
-        async with httpx2.AsyncClient(headers=bearer("agent"), timeout=30, trust_env=False) as http:
-            saves = [
-                save(http, (function, other)[i % 2], content=f"Parallel memory {i}", topic="parallel")
-                for i in range(25)
-            ]
-            saved = await asyncio.gather(*saves)
-            same = await asyncio.gather(
-                *(save(http, (function, other)[i % 2], content="Twice", topic="twice") for i in range(10))
-            )
-    assert len({answer["item"]["id"] for answer in saved}) == 25
-    assert {answer["write_status"] for answer in saved} == {"created"}
-    assert len({answer["item"]["id"] for answer in same}) == 1
-    assert sorted(answer["write_status"] for answer in same) == ["created"] + ["duplicate"] * 9
-
-
 async def save(http: httpx2.AsyncClient, function: Function, **arguments: Any) -> dict[str, Any]:
     params = {"name": "save_context", "arguments": arguments}
     response = await http.post(
