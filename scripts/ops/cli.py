@@ -3,6 +3,7 @@
 import typer
 
 from ops import profile
+from ops.eval import app as evaluation
 from ops.indexes import indexes
 from ops.models import models
 from ops.preflight import preflight
@@ -23,6 +24,7 @@ app.command()(models)
 app.command()(preflight)
 app.command()(upgrade)
 app.add_typer(profile.app, name="profile")
+app.add_typer(evaluation, name="eval")
 
 
 @app.callback()

@@ -161,7 +161,7 @@ def _refuse(sentence: str) -> NoReturn:
 
 def _run(report: Report, embedder: "Embedder | None", *, quiet: bool) -> None:
     # Firestore's client takes a second to import: not for the other commands, nor for a usage error.
-    from ops.upgrade_progress import progress  # noqa: PLC0415
+    from ops.progress import progress  # noqa: PLC0415
     from ops.upgrade_run import run  # noqa: PLC0415
 
     try:

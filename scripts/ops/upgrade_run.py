@@ -19,8 +19,8 @@ from metacortex.ports import Embedder
 from metacortex.spaces import FIRST_VECTOR_FIELD, CollectionSpaces
 from ops import upgrade_vectors
 from ops.processes import OpsError
+from ops.progress import Tell
 from ops.upgrade_documents import SPACE, Fields, Part, parts
-from ops.upgrade_progress import Tell
 from ops.upgrade_report import Report, Tally
 
 PAGE = 500

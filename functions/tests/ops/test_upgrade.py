@@ -29,7 +29,7 @@ from old_data import DATABASE, DAY, EVENTS, FINGERPRINTS, MEMORIES, MINUTE, THEN
 from ops.checkout import ROOT
 from ops.cli import app
 from ops.endpoints import PROJECT
-from ops.upgrade_progress import lines
+from ops.progress import lines
 
 SPACE = "plane@2/plain"
 NAMED = {"current": SPACE, "spaces": {SPACE: "embedding"}}
