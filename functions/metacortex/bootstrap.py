@@ -16,8 +16,8 @@ from metacortex import logs
 from metacortex.errors import ConfigurationError
 from metacortex.events import Clock, now_ms
 from metacortex.ports import Embedder, EventLog, ImageDescriber, MemoryStore, Merger
-from metacortex.service import Limits, MemoryService
-from metacortex.settings import ModelProvider, Settings, in_emulator, load, project_id, service_name
+from metacortex.service import MemoryService, Options
+from metacortex.settings import ModelProvider, RetrievalMode, Settings, in_emulator, load, project_id, service_name
 from metacortex.trail import Recorder, Rejections
 from metacortex.web.app import Installation, create_app
 
@@ -67,24 +67,23 @@ def install(settings: Settings, stores: Stores, models: Models, clock: Clock = n
     from metacortex.tools.server import McpApp
 
     recorder = Recorder(stores.events)
-    observer = Observer(
-        service(settings, stores.memories, models, clock),
-        recorder,
-        clock,
-        telemetry=settings.retrieval_event_logging_enabled,
-    )
+    telemetry_of = settings.memory_collection if settings.retrieval_event_logging_enabled else None
+    observer = Observer(service(settings, stores.memories, models, clock), recorder, clock, telemetry_of)
     mcp = McpApp(observer, name=settings.service_name, version=settings.service_version)
     return Installation(settings, mcp, Rejections(recorder, clock))
 
 
 def service(settings: Settings, store: MemoryStore, models: Models, clock: Clock = now_ms) -> MemoryService:
     """What the tools call, without the tools: for work that an owner does on this side of the door."""
-    limits = Limits(
+    hybrid = settings.retrieval_mode is RetrievalMode.HYBRID
+    options = Options(
         results=settings.search_result_limit,
         candidates=settings.retrieval_candidates,
         sources=settings.consolidation_batch_limit,
+        lexical_weight=settings.retrieval_lexical_weight if hybrid else 0.0,
+        floor=settings.search_min_score,
     )
-    return MemoryService(store, models, limits, clock)
+    return MemoryService(store, models, options, clock)
 
 
 def firestore(settings: Settings, project: str | None) -> Stores:

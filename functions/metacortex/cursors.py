@@ -10,7 +10,7 @@ from metacortex.ports import ListFilters, Position
 from metacortex.rules import is_document_id
 
 _VERSION = 1
-LONGEST = 4_000
+LONGEST = 16_000
 
 
 def encode(position: Position, filters: ListFilters) -> str:

@@ -34,7 +34,7 @@ def deprecated(metadata: Metadata, deprecation: Deprecation, now: int) -> Metada
 
 def _end(metadata: Metadata, now: int) -> int | None:
     """Until when a memory held that has just changed: until now, unless it ended earlier or has not begun."""
-    begun = metadata.valid_from is None or metadata.valid_from < now
+    begun = metadata.valid_from is None or metadata.valid_from <= now
     ended = metadata.valid_until is not None and metadata.valid_until <= now
     return now if begun and not ended else metadata.valid_until
 

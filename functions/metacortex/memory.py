@@ -1,5 +1,6 @@
 """What a memory is: frozen records, shared by every layer. Times are epoch milliseconds."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -31,6 +32,14 @@ class Modality(StrEnum):
     TEXT = "text"
     IMAGE = "image"
     MIXED = "mixed"
+
+
+class MatchedBy(StrEnum):
+    """How a search found a memory: by its meaning, by rare words of the query that it holds, or by both."""
+
+    VECTOR = "vector"
+    LEXICAL = "lexical"
+    BOTH = "both"
 
 
 class WriteStatus(StrEnum):
@@ -82,6 +91,9 @@ class Match:
     summary: str
     score: float
     metadata: Metadata
+    matched_by: MatchedBy = MatchedBy.VECTOR
+    holds_all_terms: bool = False
+    """Whether it holds every word of the query that was looked for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,10 +137,21 @@ class Embedding:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """A stretch of a long memory, with a vector of its own in the space of the memory's."""
+
+    summary: str
+    vector: tuple[float, ...] = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NewMemory:
     """A memory ready to be stored, with what is stored beside it and never shown."""
 
     memory: Memory
     embedding: Embedding
+    terms: Mapping[str, int] = field(default_factory=dict[str, int])
+    parts: tuple[Part, ...] = ()
+    """Of a long memory; a short one has none."""
     retrieval_text: str | None = None
     image_mime_type: str | None = None

@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
 from metacortex.events import Event
-from metacortex.memory import BranchState, Entry, Image, Match, Memory, Metadata, NewMemory, Origin
+from metacortex.fusion import Candidate
+from metacortex.memory import BranchState, Entry, Image, Memory, Metadata, NewMemory, Origin
 from metacortex.spaces import CollectionSpaces, Space
 
 R = TypeVar("R")
@@ -22,24 +23,31 @@ class Fingerprint:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Nearest:
-    """One nearest-neighbour question. Filters apply before the neighbours are chosen."""
-
-    vector: tuple[float, ...] = field(repr=False)
-    vector_field: str
-    branch_state: BranchState
-    topic: str | None
-    origin: Origin | None
-    limit: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ListFilters:
-    """What a listing shows. Times are epoch milliseconds; `created_after` is inclusive, `created_before` exclusive."""
+class SearchFilters:
+    """Which memories a search may find at all."""
 
     branch_state: BranchState
     topic: str | None = None
     origin: Origin | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """What every query of one search asks: the vector to compare with, the words to look for, and the filters.
+
+    Filters apply before anything is chosen.
+    """
+
+    vector: tuple[float, ...] = field(repr=False)
+    vector_field: str
+    filters: SearchFilters
+    terms: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListFilters(SearchFilters):
+    """What a listing shows. Times are epoch milliseconds; `created_after` is inclusive, `created_before` exclusive."""
+
     created_after: int | None = None
     created_before: int | None = None
 
@@ -63,7 +71,7 @@ class Version:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """The metadata of a memory before and after. With a `revision` it counts only if the memory is still as it was read."""
+    """The metadata of a memory before and after. In a merge, `revision` says as which version the memory was read."""
 
     memory_id: str
     before: Metadata
@@ -95,8 +103,20 @@ class MemoryStore(Protocol):
 
     async def get(self, memory_id: str) -> Memory | None: ...
 
-    async def nearest(self, question: Nearest) -> list[Match]:
+    async def count_terms(self, filters: SearchFilters, terms: Sequence[str]) -> dict[str, int]:
+        """How many memories hold each of these words."""
+        ...
+
+    async def nearest(self, question: Question, limit: int) -> list[Candidate]:
         """The nearest memories, nearest first."""
+        ...
+
+    async def nearest_parts(self, question: Question, limit: int) -> list[Candidate]:
+        """The nearest parts of long memories, nearest first, each under the id of its memory."""
+        ...
+
+    async def holding(self, question: Question, term: str, limit: int) -> list[Candidate]:
+        """Memories that hold a word, in no particular order."""
         ...
 
     async def save(self, new: NewMemory, fingerprint: Fingerprint, event: Event) -> bool:
@@ -136,6 +156,15 @@ class EventLog(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Document:
+    """A text to embed, and what belongs to it. `date` is epoch milliseconds: when what it says came to hold or was saved."""
+
+    text: str
+    topic: str
+    date: int | None = None
+
+
 class Embedder(Protocol):
     """Turns text into unit vectors of one model and size."""
 
@@ -147,7 +176,19 @@ class Embedder(Protocol):
     @property
     def known_formats(self) -> tuple[str, ...]: ...
 
-    async def embed_document(self, text: str, *, topic: str, text_format: str) -> tuple[float, ...]: ...
+    @property
+    def part_characters(self) -> int:
+        """How long a text may be to have one vector; a longer one is taken in parts of this size."""
+        ...
+
+    @property
+    def near_duplicate(self) -> float:
+        """The cosine similarity from which on two texts say nearly the same in this model's eyes."""
+        ...
+
+    async def embed_documents(self, documents: Sequence[Document], *, text_format: str) -> list[tuple[float, ...]]:
+        """The vector of each document, in their order."""
+        ...
 
     async def embed_query(self, text: str, *, text_format: str) -> tuple[float, ...]: ...
 

@@ -5,6 +5,7 @@ import binascii
 import hashlib
 import json
 import math
+import operator
 import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -117,6 +118,33 @@ def summary(text: str) -> str:
     return collapsed if len(collapsed) <= SUMMARY_CHARACTERS else collapsed[: SUMMARY_CHARACTERS - 3] + "..."
 
 
+def parts(text: str, size: int) -> list[str]:
+    """A text longer than `size` in stretches of at most that, each beginning a little before the last one ended.
+
+    They end where a paragraph, a sentence or at least a word does. A shorter text has no parts.
+    """
+    if len(text) <= size:
+        return []
+    found: list[str] = []
+    start = 0
+    while start + size < len(text):
+        end = _last_break(text, start + size // 2, start + size)
+        found.append(text[start:end])
+        start = _last_break(text, end - size // 4, end - size // 8)
+    return [*found, text[start:]]
+
+
+def _last_break(text: str, low: int, high: int) -> int:
+    """The last place in a stretch of text where it may be cut, by the best kind of place that there is."""
+    for kind in _BREAKS:
+        if places := [place.end() for place in kind.finditer(text, low, high)]:
+            return places[-1]
+    return high
+
+
+_BREAKS = (re.compile(r"\n\s*\n"), re.compile(r"(?<=[.!?…])\s+|[。！？]|\n"), re.compile(r"\s+"))
+
+
 def is_document_id(text: str) -> bool:
     """Whether Firestore would take the text as the id of a document."""
     try:
@@ -172,6 +200,18 @@ def format_time(milliseconds: int) -> str:
     """ISO 8601 in UTC with milliseconds, such as 2026-03-14T12:00:00.000Z."""
     moment = _EPOCH + timedelta(milliseconds=milliseconds)
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def day(milliseconds: int) -> str:
+    """The day in UTC as people write and ask for it, such as 8 May 2023."""
+    moment = _EPOCH + timedelta(milliseconds=milliseconds)
+    return f"{moment.day} {_MONTHS[moment.month - 1]} {moment.year}"
+
+
+_MONTHS = (
+    *("January", "February", "March", "April", "May", "June"),
+    *("July", "August", "September", "October", "November", "December"),
+)
 
 
 def check_validity(valid_from: int | None, valid_until: int | None) -> None:
@@ -273,6 +313,19 @@ def fingerprint(draft: Draft) -> str:
     return hashlib.sha256(json.dumps(parts, ensure_ascii=False, separators=(",", ":")).encode()).hexdigest()
 
 
-def score(cosine_distance: float) -> float:
-    """Similarity from a cosine distance: 1 − distance, clamped to 0..1, 6 decimals."""
-    return round(min(1.0, max(0.0, 1.0 - cosine_distance)), 6)
+def mean_direction(vectors: Sequence[Sequence[float]]) -> tuple[float, ...]:
+    """The unit vector that several point to together; the first where they cancel each other out."""
+    total = [math.fsum(values) for values in zip(*vectors, strict=True)]
+    length = math.hypot(*total)
+    return tuple(value / length for value in total) if length > 1e-9 else tuple(vectors[0])
+
+
+def similarity(one: Sequence[float], other: Sequence[float]) -> float:
+    """The cosine similarity of two vectors of any length; 0 where one has no direction."""
+    length = math.hypot(*one) * math.hypot(*other)
+    return sum(map(operator.mul, one, other)) / length if length > 0 else 0.0
+
+
+def score(cosine_similarity: float) -> float:
+    """A similarity as clients see it: clamped to 0..1, 6 decimals."""
+    return round(min(1.0, max(0.0, cosine_similarity)), 6)

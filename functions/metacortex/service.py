@@ -1,12 +1,24 @@
 """What the tools mean. Every method takes the calling profile and checks what it may do before any work is done."""
 
+import asyncio
+import logging
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 
-from metacortex import lifecycle, rules
-from metacortex.errors import Conflict, InvalidArgument, NotFound, NothingToDo, TooLarge, Unavailable
+from metacortex import fusion, lifecycle, rules
+from metacortex.errors import (
+    Conflict,
+    InvalidArgument,
+    MetaCortexError,
+    NotFound,
+    NothingToDo,
+    TooLarge,
+    Unavailable,
+)
 from metacortex.events import Clock, Event
+from metacortex.fusion import Candidate
 from metacortex.lifecycle import Deprecation
 from metacortex.memory import (
     BranchState,
@@ -20,32 +32,43 @@ from metacortex.memory import (
     Modality,
     NewMemory,
     Origin,
+    Part,
     Provenance,
     SupersessionReason,
     WriteStatus,
 )
 from metacortex.ports import (
     Change,
+    Document,
     Fingerprint,
     ListFilters,
     MemoryStore,
     Models,
-    Nearest,
     Position,
+    Question,
     ReadMetadata,
+    SearchFilters,
     Version,
 )
 from metacortex.profiles import Profile
 from metacortex.spaces import CollectionSpaces, WorkingSpace, unnamed_space, working_space
+from metacortex.terms import memory_terms, query_terms
 
 COMMIT_ATTEMPTS = 3
 WIDER_CANDIDATES = 1_000
+SIMILAR = 3
+SIMILAR_SECONDS = 2.0
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Saved:
+    """A stored memory, and the active ones of its topic that say nearly the same, nearest first."""
+
     memory: Memory
     write_status: WriteStatus
+    similar: tuple[Match, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,12 +85,16 @@ class SearchRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """The matches, nearest first, with the state and the limit that counted. `truncated`: there may be more, not seen."""
+    """The matches, best first, with the state and the limit that counted. `truncated`: there may be more, not seen.
+
+    `below_floor` counts those among the best that were left out for their score; None where no floor is set.
+    """
 
     matches: tuple[Match, ...]
     branch_state: BranchState
     limit: int
     truncated: bool = False
+    below_floor: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,21 +143,23 @@ class Preview:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    """The numbers an owner may set."""
+class Options:
+    """What an owner may set. With `lexical_weight` 0 memories are found by their vectors alone."""
 
     results: int
     candidates: int
     sources: int
+    lexical_weight: float
+    floor: float | None
 
 
 class MemoryService:
-    def __init__(self, store: MemoryStore, models: Models, limits: Limits, clock: Clock) -> None:
+    def __init__(self, store: MemoryStore, models: Models, options: Options, clock: Clock) -> None:
         self._store = store
         self._embedder = models.embedder
         self._describer = models.describer
         self._merger = models.merger
-        self._limits = limits
+        self._options = options
         self._clock = clock
 
     # --- Save ---
@@ -150,7 +179,12 @@ class MemoryService:
         new = await self._prepare(profile, draft, space)
         if spaces is None:
             await self._name_space(space)
-        return await self._commit(new, draft, fingerprint, event)
+        similar = asyncio.create_task(self._similar(profile, new))
+        try:
+            saved = await self._commit(new, draft, fingerprint, event)
+            return replace(saved, similar=await similar) if saved.write_status is WriteStatus.CREATED else saved
+        finally:
+            similar.cancel()
 
     async def _earlier(self, fingerprint: Fingerprint, draft: Draft) -> Memory | None:
         """The memory an equal write made within the duplicate window, if it is still in the state that was written."""
@@ -166,10 +200,9 @@ class MemoryService:
         description = await self._describer.describe(draft.image, draft.content) if draft.image else None
         content = draft.content or description or ""
         retrieval_text = "\n\n".join(filter(None, (draft.content, description)))
-        vector = await self._embedder.embed_document(
-            retrieval_text, topic=draft.topic, text_format=working.space.text_format
-        )
         now = self._clock()
+        date = now if draft.valid_from is None else draft.valid_from
+        vector, parts = await self._embed(Document(text=retrieval_text, topic=draft.topic, date=date), working)
         metadata = Metadata(
             topic=draft.topic,
             branch_state=draft.branch_state,
@@ -185,9 +218,47 @@ class MemoryService:
         return NewMemory(
             memory=Memory(id=str(uuid.uuid4()), content=content, metadata=metadata),
             embedding=Embedding(vector=vector, space_id=working.space.id, vector_field=working.vector_field),
+            terms=await asyncio.to_thread(memory_terms, retrieval_text, metadata),
+            parts=parts,
             retrieval_text=retrieval_text if retrieval_text != content else None,
             image_mime_type=draft.image.mime_type if draft.image else None,
         )
+
+    async def _embed(self, document: Document, working: WorkingSpace) -> tuple[tuple[float, ...], tuple[Part, ...]]:
+        """The vector of a text; for a long one the mean of its parts' vectors, and these parts."""
+        stretches = rules.parts(document.text, self._embedder.part_characters)
+        documents = [replace(document, text=stretch) for stretch in stretches] or [document]
+        vectors = await self._embedder.embed_documents(documents, text_format=working.space.text_format)
+        if not stretches:
+            return vectors[0], ()
+        parts = (
+            Part(summary=rules.summary(stretch), vector=vector)
+            for stretch, vector in zip(stretches, vectors, strict=True)
+        )
+        return rules.mean_direction(vectors), tuple(parts)
+
+    async def _similar(self, profile: Profile, new: NewMemory) -> tuple[Match, ...]:
+        """The active memories of the topic that say nearly the same. That they cannot be had fails no save."""
+        if BranchState.ACTIVE not in profile.readable_states:
+            return ()
+        filters = SearchFilters(branch_state=BranchState.ACTIVE, topic=new.memory.metadata.topic)
+        question = Question(vector=new.embedding.vector, vector_field=new.embedding.vector_field, filters=filters)
+        try:
+            async with asyncio.timeout(SIMILAR_SECONDS):
+                # One more than asked for: the new memory may be among them already.
+                found = await self._store.nearest(question, SIMILAR + 1)
+        except (MetaCortexError, TimeoutError) as error:
+            logger.warning("Similar memories could not be looked up: %s", type(error).__name__)
+            return ()
+        except Exception:
+            logger.exception("Similar memories could not be looked up")
+            return ()
+        near = [
+            candidate
+            for candidate in found
+            if candidate.score >= self._embedder.near_duplicate and candidate.id != new.memory.id
+        ]
+        return tuple(fusion.ranked(near[:SIMILAR], {}, 0))
 
     async def _commit(
         self, new: NewMemory, draft: Draft, fingerprint: Fingerprint, event: Callable[[Saved], Event]
@@ -207,37 +278,61 @@ class MemoryService:
     # --- Search ---
 
     async def search(self, profile: Profile, request: SearchRequest) -> Found:
-        """The nearest memories of one state, and of one topic, origin or moment where the request names it."""
+        """The best memories of one state, and of one topic, origin or moment where the request names it.
+
+        The rare words of the query are counted while it is embedded; then every query goes out at once.
+        """
         profile.require_tool("search_context")
         state = profile.readable(request.branch_state)
-        limit = request.limit or self._limits.results
+        limit = request.limit or self._options.results
         working = await self._space_to_read()
         if working is None:
             return Found(matches=(), branch_state=state, limit=limit)
-        vector = await self._embedder.embed_query(request.query, text_format=working.space.text_format)
-        candidates = limit if request.valid_at is None else max(limit, self._limits.candidates)
-        question = Nearest(
-            vector=vector,
-            vector_field=working.vector_field,
-            branch_state=state,
-            topic=request.topic,
-            origin=request.origin,
-            limit=candidates,
+        filters = SearchFilters(branch_state=state, topic=request.topic, origin=request.origin)
+        words = query_terms(request.query) if self._options.lexical_weight else ()
+        vector, counts = await asyncio.gather(
+            self._embedder.embed_query(request.query, text_format=working.space.text_format),
+            self._store.count_terms(filters, words),
         )
-        matches, truncated = await self._valid_matches(question, request.valid_at, limit)
-        return Found(matches=tuple(matches[:limit]), branch_state=state, limit=limit, truncated=truncated)
+        question = Question(vector=vector, vector_field=working.vector_field, filters=filters, terms=words)
+        candidates, truncated = await self._candidates_of(question, counts, request.valid_at, limit)
+        matches = fusion.ranked(candidates, counts, self._options.lexical_weight)
+        kept, below = fusion.above_floor(matches, self._options.floor, limit)
+        return Found(
+            matches=tuple(kept),
+            branch_state=state,
+            limit=limit,
+            truncated=truncated,
+            below_floor=None if self._options.floor is None else below,
+        )
 
-    async def _valid_matches(self, question: Nearest, valid_at: int | None, limit: int) -> tuple[list[Match], bool]:
-        """The matches that hold at a moment, and whether more may exist than could be looked at."""
-        matches = await self._store.nearest(question)
+    async def _candidates_of(
+        self, question: Question, counts: Mapping[str, int], valid_at: int | None, limit: int
+    ) -> tuple[list[Candidate], bool]:
+        """What may match, each memory once, and whether more may exist than could be looked at."""
+        narrowed = valid_at is not None or self._options.lexical_weight
+        size = max(limit, self._options.candidates) if narrowed else limit
+        near, by_words = await asyncio.gather(self._near(question, size), self._holding(question, counts))
+        found = fusion.joined([*chain(*near), *by_words])
         if valid_at is None:
-            return matches, False
-        valid = [match for match in matches if rules.is_valid_at(match.metadata, valid_at)]
-        if len(valid) >= limit or len(matches) < question.limit:
+            return found, False
+        valid = [candidate for candidate in found if rules.is_valid_at(candidate.metadata, valid_at)]
+        if len(valid) >= limit or all(len(leg) < size for leg in near):
             return valid, False
-        matches = await self._store.nearest(replace(question, limit=WIDER_CANDIDATES))
-        valid = [match for match in matches if rules.is_valid_at(match.metadata, valid_at)]
-        return valid, len(valid) < limit and len(matches) == WIDER_CANDIDATES
+        near = await self._near(question, WIDER_CANDIDATES)
+        found = fusion.joined([*chain(*near), *by_words])
+        valid = [candidate for candidate in found if rules.is_valid_at(candidate.metadata, valid_at)]
+        return valid, len(valid) < limit and any(len(leg) == WIDER_CANDIDATES for leg in near)
+
+    async def _near(self, question: Question, size: int) -> tuple[list[Candidate], list[Candidate]]:
+        """The nearest memories, and the nearest parts of long ones."""
+        return await asyncio.gather(self._store.nearest(question, size), self._store.nearest_parts(question, size))
+
+    async def _holding(self, question: Question, counts: Mapping[str, int]) -> list[Candidate]:
+        """Memories that hold one of the query's rarest words."""
+        rare = fusion.rare_terms(counts)
+        found = await asyncio.gather(*(self._store.holding(question, term, size) for term, size in rare.items()))
+        return list(chain(*found))
 
     # --- Fetch ---
 
@@ -342,13 +437,13 @@ class MemoryService:
         """The memories that the ids name, or the oldest drafts of the topic and how many of its drafts stay behind."""
         if source_ids is None:
             profile.readable(BranchState.WIP)
-            drafts, count = await self._store.oldest_drafts(topic, self._limits.sources)
+            drafts, count = await self._store.oldest_drafts(topic, self._options.sources)
             if len(drafts) < 2:
                 raise NothingToDo("Fewer than two drafts (wip) are left in this topic, so there is nothing to merge.")
             return drafts, count - len(drafts)
-        if len(source_ids) > self._limits.sources:
+        if len(source_ids) > self._options.sources:
             raise InvalidArgument(
-                f"source_ids has {len(source_ids)} ids and the limit is {self._limits.sources}; merge fewer at once."
+                f"source_ids has {len(source_ids)} ids and the limit is {self._options.sources}; merge fewer at once."
             )
         if not all(map(rules.is_document_id, source_ids)):
             raise NotFound(_UNKNOWN_SOURCE)

@@ -120,9 +120,6 @@ def _setting(name: str, parse: Parse[T], default: T, says: str, *, shown: str = 
     return dataclasses.field(default=default, metadata=metadata)
 
 
-_LATER = " Checked now, used by a later version."
-
-
 @dataclass(frozen=True, kw_only=True)
 class Settings:
     """The whole configuration. One field per environment variable of the table, and what follows from several of them."""
@@ -212,7 +209,7 @@ class Settings:
         "RETRIEVAL_EVAL_MEMORY_COLLECTION",
         _collection,
         "memory_vectors_eval",
-        "The isolated collection that evaluation uses; never MEMORY_COLLECTION." + _LATER,
+        "The isolated collection that evaluation uses; never MEMORY_COLLECTION.",
     )
     search_result_limit: int = _setting(
         "SEARCH_RESULT_LIMIT", _whole(1, SEARCH_RESULTS), 5, "How many matches a search returns when it does not say."
@@ -221,22 +218,29 @@ class Settings:
         "RETRIEVAL_MODE",
         _one_of(*RetrievalMode),
         RetrievalMode.HYBRID,
-        "How memories are found. Today both search by vector alone; `hybrid` adds words in a later version.",
+        "How memories are found: `vector` by meaning alone, `hybrid` also by the rare words of the query.",
     )
     retrieval_lexical_weight: float = _setting(
-        "RETRIEVAL_LEXICAL_WEIGHT", _fraction, 0.5, "The share of the words in a hybrid ranking." + _LATER
+        "RETRIEVAL_LEXICAL_WEIGHT",
+        _fraction,
+        0.6,
+        "The share of the words in a hybrid ranking, from 0 to 1; the rest is that of the meaning.",
     )
     retrieval_candidates: int = _setting(
         "RETRIEVAL_CANDIDATES",
         _whole(1, 1000),
         50,
-        "How many nearest memories are looked at before `valid_at` narrows them down.",
+        "How many nearest memories, and parts of long ones, are ranked with the words, or narrowed down by `valid_at`.",
     )
     search_min_score: float | None = _setting(
-        "SEARCH_MIN_SCORE", _fraction, None, "The least score a match may have." + _LATER, shown="none"
+        "SEARCH_MIN_SCORE",
+        _fraction,
+        None,
+        "The least score of a match, unless it holds every word of the query; what is left out is counted.",
+        shown="none",
     )
     consolidation_batch_limit: int = _setting(
-        "CONSOLIDATION_BATCH_LIMIT", _whole(2, 100), 20, "How many memories one consolidation merges at most." + _LATER
+        "CONSOLIDATION_BATCH_LIMIT", _whole(2, 100), 20, "How many memories one consolidation merges at most."
     )
     default_filter_state: BranchState = _setting(
         "DEFAULT_FILTER_STATE",

@@ -1,5 +1,7 @@
-"""Watching Firestore at the channel: every call that leaves the process, with its request."""
+"""Watching Firestore at the channel: every call that leaves the process, with its request, and whether calls leave together."""
 
+import asyncio
+from collections import defaultdict
 from collections.abc import Callable
 from typing import Any
 
@@ -11,30 +13,52 @@ class Channel:
 
     def __init__(self) -> None:
         self.requests: list[Any] = []
-        self.interceptors: list[Any] = [_Single(self.requests), _Streaming(self.requests)]
+        self.interceptors: list[Any] = [_Single(self), _Streaming(self)]
+        self._barriers: dict[str, asyncio.Barrier] = {}
+        self._gone_out: defaultdict[str, asyncio.Event] = defaultdict(asyncio.Event)
 
     @property
     def calls(self) -> list[str]:
-        return [type(request).__name__.removesuffix("Request") for request in self.requests]
+        return [name_of(request) for request in self.requests]
+
+    def together(self, name: str, count: int) -> None:
+        """From now on calls of this name go on only when so many are on their way: one after the other never would."""
+        self._barriers[name] = asyncio.Barrier(count)
+
+    async def saw(self, name: str) -> None:
+        """Waits until a call of this name has gone out."""
+        async with asyncio.timeout(10):
+            await self._gone_out[name].wait()
+
+    async def sees(self, request: Any) -> None:
+        self.requests.append(request)
+        self._gone_out[name_of(request)].set()
+        if barrier := self._barriers.get(name_of(request)):
+            async with asyncio.timeout(10):
+                await barrier.wait()
+
+
+def name_of(request: Any) -> str:
+    return type(request).__name__.removesuffix("Request")
 
 
 class _Single(grpc.aio.UnaryUnaryClientInterceptor):
-    def __init__(self, requests: list[Any]) -> None:
-        self._requests = requests
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
 
     async def intercept_unary_unary(
         self, continuation: Callable[..., Any], client_call_details: Any, request: Any
     ) -> Any:
-        self._requests.append(request)
+        await self._channel.sees(request)
         return await continuation(client_call_details, request)
 
 
 class _Streaming(grpc.aio.UnaryStreamClientInterceptor):
-    def __init__(self, requests: list[Any]) -> None:
-        self._requests = requests
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
 
     async def intercept_unary_stream(
         self, continuation: Callable[..., Any], client_call_details: Any, request: Any
     ) -> Any:
-        self._requests.append(request)
+        await self._channel.sees(request)
         return await continuation(client_call_details, request)

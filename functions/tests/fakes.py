@@ -7,9 +7,20 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from metacortex.events import Event, EventKind
-from metacortex.memory import BranchState, Entry, Image, Match, Memory, Metadata, NewMemory
-from metacortex.ports import Change, Fingerprint, ListFilters, Nearest, Position, ReadMetadata, Version
-from metacortex.rules import DUPLICATE_WINDOW_MS, score, summary
+from metacortex.fusion import Candidate
+from metacortex.memory import BranchState, Entry, Image, Memory, Metadata, NewMemory
+from metacortex.ports import (
+    Change,
+    Document,
+    Fingerprint,
+    ListFilters,
+    Position,
+    Question,
+    ReadMetadata,
+    SearchFilters,
+    Version,
+)
+from metacortex.rules import DUPLICATE_WINDOW_MS, similarity, summary
 from metacortex.spaces import CollectionSpaces, Space
 
 R = TypeVar("R")
@@ -54,16 +65,46 @@ class InMemoryMemories:
         new = self.stored.get(memory_id)
         return new.memory if new else None
 
-    async def nearest(self, question: Nearest) -> list[Match]:
-        found = [
-            (distance(question.vector, new.embedding.vector), new.memory)
-            for new in self.stored.values()
-            if new.embedding.vector_field == question.vector_field and _passes(new.memory, question)
-        ]
+    async def count_terms(self, filters: SearchFilters, terms: Sequence[str]) -> dict[str, int]:
+        found = [new for new in self.stored.values() if _passes(new.memory, filters)]
+        return {term: sum(term in new.terms for new in found) for term in terms}
+
+    async def nearest(self, question: Question, limit: int) -> list[Candidate]:
+        found = [(distance(question.vector, new.embedding.vector), new) for new in self._comparable(question)]
         found.sort(key=lambda pair: pair[0])
+        return [_candidate(new, question, 1 - far, by_vector=True) for far, new in found[:limit]]
+
+    async def nearest_parts(self, question: Question, limit: int) -> list[Candidate]:
+        found = [
+            (distance(question.vector, part.vector), part, new)
+            for new in self._comparable(question)
+            for part in new.parts
+        ]
+        found.sort(key=lambda triple: triple[0])
         return [
-            Match(id=memory.id, summary=summary(memory.content), score=score(far), metadata=memory.metadata)
-            for far, memory in found[: question.limit]
+            Candidate(
+                id=new.memory.id,
+                summary=part.summary,
+                score=1 - far,
+                metadata=new.memory.metadata,
+                held={},
+                by_vector=True,
+            )
+            for far, part, new in found[:limit]
+        ]
+
+    async def holding(self, question: Question, term: str, limit: int) -> list[Candidate]:
+        found = [new for new in self._comparable(question) if term in new.terms]
+        return [
+            _candidate(new, question, similarity(question.vector, new.embedding.vector), by_vector=False)
+            for new in found[:limit]
+        ]
+
+    def _comparable(self, question: Question) -> list[NewMemory]:
+        return [
+            new
+            for new in self.stored.values()
+            if new.embedding.vector_field == question.vector_field and _passes(new.memory, question.filters)
         ]
 
     async def save(self, new: NewMemory, fingerprint: Fingerprint, event: Event) -> bool:
@@ -147,13 +188,25 @@ def _version(new: NewMemory) -> Version:
     return Version(memory=new.memory, retrieval_text=new.retrieval_text, revision=new)
 
 
-def _passes(memory: Memory, question: Nearest | ListFilters) -> bool:
+def _candidate(new: NewMemory, question: Question, found_score: float, *, by_vector: bool) -> Candidate:
+    memory = new.memory
+    return Candidate(
+        id=memory.id,
+        summary=summary(memory.content),
+        score=found_score,
+        metadata=memory.metadata,
+        held={term: new.terms[term] for term in question.terms if term in new.terms},
+        by_vector=by_vector,
+    )
+
+
+def _passes(memory: Memory, filters: SearchFilters) -> bool:
     metadata = memory.metadata
     origin = metadata.provenance.origin if metadata.provenance else None
     return (
-        metadata.branch_state is question.branch_state
-        and question.topic in {None, metadata.topic}
-        and question.origin in {None, origin}
+        metadata.branch_state is filters.branch_state
+        and filters.topic in {None, metadata.topic}
+        and filters.origin in {None, origin}
     )
 
 
@@ -175,9 +228,11 @@ class PlaneEmbedder:
         self.space = space
         self.known_formats: tuple[str, ...] = (space.text_format,)
         self.calls: list[str] = []
+        self.part_characters = 1_000_000
+        self.near_duplicate = 0.99
 
-    async def embed_document(self, text: str, *, topic: str, text_format: str) -> tuple[float, ...]:
-        return await self.embed_query(text, text_format=text_format)
+    async def embed_documents(self, documents: Sequence[Document], *, text_format: str) -> list[tuple[float, ...]]:
+        return [await self.embed_query(document.text, text_format=text_format) for document in documents]
 
     async def embed_query(self, text: str, *, text_format: str) -> tuple[float, ...]:
         self.calls.append(text)

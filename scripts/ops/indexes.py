@@ -16,7 +16,7 @@ TOPIC = "metadata.module_name"
 SOMETIMES = (TOPIC, "metadata.provenance.origin")
 CREATED_AT = "metadata.created_at"
 # Firestore cuts an indexed string at 1,500 bytes and pays for every index; these may be longer, or are never asked for.
-UNINDEXED = ("content", "summary", "retrieval_text", "media", "metadata.artifact_refs")
+UNINDEXED = ("content", "summary", "retrieval_text", "media", "terms.counts", "metadata.artifact_refs")
 EVENTS = ("memory_events", "retrieval_query_events")
 LARGEST = 2_048
 
@@ -49,13 +49,14 @@ def needed(collection: str, dimensions: int, field: str) -> dict[str, Any]:
     nearest = {"fieldPath": field, "vectorConfig": {"dimension": dimensions, "flat": {}}}
     return {
         "indexes": [
-            *(_index(collection, filters, nearest) for filters in _filters()),
+            *(_index(name, filters, nearest) for name in (collection, f"{collection}_parts") for filters in _filters()),
             *(_index(collection, filters, *NEWEST_FIRST) for filters in _filters()),
             _index(collection, (ALWAYS, TOPIC), *OLDEST_FIRST),
         ],
         "fieldOverrides": [
             *(_override(collection, path) for path in (*UNINDEXED, field)),
-            _override("retrieval_query_events", "query"),
+            *(_override(f"{collection}_parts", path) for path in ("summary", "metadata.artifact_refs", field)),
+            *(_override(name, "query") for name in ("retrieval_query_events", "retrieval_eval_cases")),
             *(_override(name, "expires_at", ttl=True) for name in (f"{collection}_write_fingerprints", *EVENTS)),
         ],
     }

@@ -18,6 +18,9 @@ from safetensors.numpy import load_file
 from threadpoolctl import ThreadpoolController
 from tokenizers import Tokenizer
 
+from metacortex.adapters.local_models import DATED
+from metacortex.adapters.text_context import in_context
+from metacortex.ports import Document
 from metacortex.spaces import Space
 from ops.minilm_weights import provide
 
@@ -38,22 +41,20 @@ class MiniLmEmbedder:
     Raises OpsError where they cannot be fetched.
     """
 
-    space = Space("all-minilm-l6-v2", 384, "plain")
-    known_formats = ("plain",)
+    space = Space("all-minilm-l6-v2", 384, DATED)
+    known_formats = (DATED, "plain")
+    # It reads 256 tokens.
+    part_characters = 1_000
+    near_duplicate = 0.95
 
     def __init__(self) -> None:
         self._folder = provide()
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="minilm")
 
-    async def embed_document(self, text: str, *, topic: str, text_format: str) -> tuple[float, ...]:
-        [vector] = await self._embed([text])
-        return vector
-
-    async def embed_documents(
-        self, documents: Sequence[tuple[str, str]], *, text_format: str
-    ) -> list[tuple[float, ...]]:
-        """The vectors of many documents, each a topic and a text, in their order; for bulk work."""
-        return await self._embed([text for _, text in documents])
+    async def embed_documents(self, documents: Sequence[Document], *, text_format: str) -> list[tuple[float, ...]]:
+        return await self._embed(
+            [in_context(document) if text_format == DATED else document.text for document in documents]
+        )
 
     async def embed_query(self, text: str, *, text_format: str) -> tuple[float, ...]:
         [vector] = await self._embed([text])

@@ -12,6 +12,7 @@ from enum import StrEnum
 from metacortex.bootstrap import Models
 from metacortex.errors import MetaCortexError
 from metacortex.memory import BranchState, Image, Memory, Metadata, Modality
+from metacortex.ports import Document
 from metacortex.settings import ModelProvider, Settings
 from ops.retired_models import RETIREMENTS
 
@@ -100,7 +101,7 @@ async def _check(subject: Subject, ask: Callable[[Models], Awaitable[tuple[Statu
 
 async def _embed(models: Models) -> tuple[Status, str]:
     space = models.embedder.space
-    vector = await models.embedder.embed_document(TEXT, topic=TOPIC, text_format=space.text_format)
+    [vector] = await models.embedder.embed_documents([Document(text=TEXT, topic=TOPIC)], text_format=space.text_format)
     return Status.OK, f"{len(vector)} dimensions, space {space.id}"
 
 

@@ -8,11 +8,21 @@ from typing import Any
 from google.cloud.firestore_v1.base_document import DocumentSnapshot
 
 from metacortex.adapters.firestore_client import timestamp
-from metacortex.adapters.firestore_documents import CONTENT, METADATA, SUMMARY
+from metacortex.adapters.firestore_documents import (
+    CONTENT,
+    COUNTS,
+    METADATA,
+    RETRIEVAL_TEXT,
+    SUMMARY,
+    TERMS,
+    decode_metadata,
+    encode_terms,
+)
 from metacortex.events import RETENTION_MS, EventKind
 from metacortex.memory import BranchState, Modality, Origin
 from metacortex.rules import DEFAULT_TOPIC, parse_time, summary
 from metacortex.spaces import FIRST_VECTOR_FIELD, CollectionSpaces, Space
+from metacortex.terms import memory_terms
 
 SPACE = "embedding_space"
 TEXT_IMAGE = "text_image"
@@ -42,13 +52,14 @@ def parts(collection: str, space: Space, named: CollectionSpaces) -> tuple[Part,
     expiring = ("timestamp", EXPIRES_AT)
     # Where vectors have one field only, whatever names no space has its vector in this one.
     is_only = set(named.fields.values()) == {FIRST_VECTOR_FIELD}
-    shown = (SUMMARY, SPACE, METADATA)
+    # Of the terms, which may be many, those that show whether there are any.
+    shown = (SUMMARY, SPACE, METADATA, f"{TERMS}.{COUNTS}")
     return (
         Part(
             name="memories",
             collection=collection,
             shows=shown,
-            needs=(*shown, CONTENT),
+            needs=(*shown, CONTENT, RETRIEVAL_TEXT),
             lacking=lambda snapshot: _lacking_in_memory(snapshot, space, is_only=is_only),
         ),
         Part(
@@ -80,6 +91,9 @@ def _lacking_in_memory(snapshot: DocumentSnapshot, space: Space, *, is_only: boo
         lacking[f"{METADATA}.provenance.origin"] = Origin.LEGACY_IMPORT.value
     if SUMMARY not in document:
         lacking[SUMMARY] = summary(document.get(CONTENT) or "")
+    if TERMS not in document:
+        text = document.get(RETRIEVAL_TEXT) or document.get(CONTENT) or ""
+        lacking[TERMS] = encode_terms(memory_terms(text, decode_metadata(document)))
     # Today's writer leaves the space out where the vector is in another field, but never the origin.
     if SPACE not in document and (is_only or not has_origin):
         lacking[SPACE] = space.id

@@ -1,6 +1,5 @@
 """Whether the vectors of a collection can belong to a space: seen in a sample, and compared with what a model makes."""
 
-import asyncio
 import math
 from collections.abc import Sequence
 
@@ -9,7 +8,7 @@ from google.cloud.firestore_v1.vector import Vector
 
 from metacortex.adapters.firestore_documents import CONTENT, RETRIEVAL_TEXT, decode_metadata
 from metacortex.memory import Modality
-from metacortex.ports import Embedder
+from metacortex.ports import Document, Embedder
 from metacortex.rules import DEFAULT_TOPIC
 from metacortex.spaces import FIRST_VECTOR_FIELD, Space
 from ops.processes import OpsError
@@ -72,9 +71,8 @@ async def compare(sample: Sequence[DocumentSnapshot], embedder: Embedder, space:
     chosen = [(text, vector) for _, text, vector in texts if _has_direction(math.hypot(*vector))][:COMPARED]
     if not chosen:
         raise OpsError("None of the memories looked at has a text of its own and a vector; leave out --verify.")
-    made = await asyncio.gather(
-        *(embedder.embed_document(text, topic=DEFAULT_TOPIC, text_format=space.text_format) for text, _ in chosen)
-    )
+    documents = [Document(text=text, topic=DEFAULT_TOPIC) for text, _ in chosen]
+    made = await embedder.embed_documents(documents, text_format=space.text_format)
     least = min(_cosine(vector, other) for (_, vector), other in zip(chosen, made, strict=True))
     if least < LEAST_COSINE:
         raise OpsError(

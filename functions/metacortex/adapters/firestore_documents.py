@@ -1,5 +1,6 @@
 """A memory as a Firestore document, in the contract's shape, and back. Reads what MetaCortex 0.3 wrote, too."""
 
+import hashlib
 from collections.abc import Mapping
 from enum import Enum
 from typing import Any, TypeVar
@@ -7,11 +8,11 @@ from typing import Any, TypeVar
 from google.cloud.firestore_v1.transforms import DELETE_FIELD
 from google.cloud.firestore_v1.vector import Vector
 
+from metacortex.fusion import Candidate
 from metacortex.memory import (
     BranchState,
     Entry,
     Initiator,
-    Match,
     Memory,
     Metadata,
     Modality,
@@ -20,12 +21,16 @@ from metacortex.memory import (
     Provenance,
     SupersessionReason,
 )
-from metacortex.rules import DEFAULT_TOPIC, parse_time, score, summary
+from metacortex.rules import DEFAULT_TOPIC, parse_time, summary
 from metacortex.spaces import FIRST_VECTOR_FIELD
 
 CONTENT = "content"
 SUMMARY = "summary"
 RETRIEVAL_TEXT = "retrieval_text"
+MEMORY_ID = "memory_id"
+PARTS = "parts"
+# The words a memory holds, as a map whose keys are found by equality; and how often, where that is more than once.
+TERMS, WORDS, COUNTS = "terms", "words", "counts"
 METADATA = "metadata"
 DISTANCE = "distance"
 
@@ -41,9 +46,38 @@ def encode(new: NewMemory) -> dict[str, Any]:
         new.embedding.vector_field: Vector(new.embedding.vector),
         "embedding_space": new.embedding.space_id if new.embedding.vector_field == FIRST_VECTOR_FIELD else None,
         "media": {"kind": "inline_image", "mime_type": new.image_mime_type} if new.image_mime_type else None,
+        TERMS: encode_terms(new.terms),
+        PARTS: len(new.parts) or None,
         METADATA: _encode_metadata(new.memory.metadata),
     }
     return _present(document)
+
+
+def encode_terms(terms: Mapping[str, int]) -> dict[str, Any]:
+    return {
+        WORDS: dict.fromkeys(terms, True),
+        COUNTS: {term: often for term, often in terms.items() if often > 1},
+    }
+
+
+def encode_parts(new: NewMemory) -> dict[str, dict[str, Any]]:
+    """The documents of a long memory's parts, by their ids. Each has what a hit shows of the memory."""
+    metadata = _encode_metadata(new.memory.metadata)
+    return {
+        part_id: {
+            MEMORY_ID: new.memory.id,
+            SUMMARY: part.summary,
+            new.embedding.vector_field: Vector(part.vector),
+            METADATA: metadata,
+        }
+        for part_id, part in zip(part_ids(new.memory.id, len(new.parts)), new.parts, strict=True)
+    }
+
+
+def part_ids(memory_id: str, count: int) -> list[str]:
+    """The ids of a memory's parts. An id may be as long as Firestore takes one: it is hashed."""
+    name = hashlib.sha256(memory_id.encode()).hexdigest()[:32]
+    return [f"{name}-{number:04}" for number in range(count)]
 
 
 def encode_change(before: Metadata, after: Metadata) -> dict[str, Any]:
@@ -98,13 +132,17 @@ def decode_entry(memory_id: str, document: Mapping[str, Any], content: str | Non
     return Entry(id=memory_id, summary=shown, metadata=decode_metadata(document))
 
 
-def decode_match(memory_id: str, document: Mapping[str, Any], content: str | None) -> Match:
-    """A search hit. `content` is read only for a document that has no summary of its own."""
-    return Match(
+def decode_candidate(memory_id: str, document: Mapping[str, Any], score: float, *, by_vector: bool) -> Candidate:
+    """What a query of a search found. Documents that lack a summary have an empty one."""
+    stored: Mapping[str, Any] = document.get(TERMS) or {}
+    counts: Mapping[str, int] = stored.get(COUNTS) or {}
+    return Candidate(
         id=memory_id,
-        summary=document.get(SUMMARY) or summary(content or ""),
-        score=score(document[DISTANCE]),
+        summary=document.get(SUMMARY) or "",
+        score=score,
         metadata=decode_metadata(document),
+        held={term: counts.get(term, 1) for term in stored.get(WORDS) or {}},
+        by_vector=by_vector,
     )
 
 

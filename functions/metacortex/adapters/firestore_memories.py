@@ -1,49 +1,46 @@
-"""Memories in Firestore: the queries over them, and every commit that writes any."""
+"""Memories in Firestore: reading them, listing them, and every commit that writes any."""
 
 import asyncio
 import functools
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from google.api_core.exceptions import AlreadyExists, FailedPrecondition, NotFound
 from google.cloud.firestore_v1.async_batch import AsyncWriteBatch
 from google.cloud.firestore_v1.async_client import AsyncClient
-from google.cloud.firestore_v1.async_query import AsyncQuery
 from google.cloud.firestore_v1.base_document import DocumentSnapshot
 from google.cloud.firestore_v1.base_query import BaseQuery, FieldFilter
-from google.cloud.firestore_v1.base_vector_query import DistanceMeasure
-from google.cloud.firestore_v1.vector import Vector
 
 from metacortex.adapters.firestore_client import RETRY, answering
 from metacortex.adapters.firestore_documents import (
     CONTENT,
-    DISTANCE,
     METADATA,
+    PARTS,
     RETRIEVAL_TEXT,
     SUMMARY,
     decode_entry,
-    decode_match,
     decode_memory,
     decode_metadata,
     encode,
     encode_change,
+    encode_parts,
+    part_ids,
 )
 from metacortex.adapters.firestore_events import FirestoreEvents
 from metacortex.adapters.firestore_fingerprints import FirestoreFingerprints
+from metacortex.adapters.firestore_search import FirestoreSearch, filtered
 from metacortex.adapters.firestore_spaces import FirestoreSpaces
 from metacortex.errors import Unavailable
 from metacortex.events import Event
-from metacortex.memory import BranchState, Entry, Match, Memory, Metadata, NewMemory
-from metacortex.ports import Change, Fingerprint, ListFilters, Nearest, Position, ReadMetadata, Version
+from metacortex.memory import BranchState, Entry, Memory, Metadata, NewMemory
+from metacortex.ports import Change, Fingerprint, ListFilters, Position, ReadMetadata, SearchFilters, Version
 from metacortex.rules import EARLIEST_MS, LATEST_MS
 from metacortex.spaces import CollectionSpaces
 
-STATE = "metadata.branch_state"
-TOPIC = "metadata.module_name"
-ORIGIN = "metadata.provenance.origin"
 CREATED_AT = "metadata.created_at"
 ID = "__name__"
+OF_A_VERSION = (CONTENT, METADATA, RETRIEVAL_TEXT, PARTS)
 
 R = TypeVar("R")
 
@@ -51,12 +48,19 @@ TRANSACT_ATTEMPTS = 5
 _OUTRUN = "Other clients keep changing these memories at this moment; repeat the same call in a few seconds."
 
 
-class FirestoreMemories:
+@dataclass(frozen=True)
+class Revision:
+    """What a change of a memory must know of it: when it was last written, and how many parts it has."""
+
+    update_time: Any
+    parts: int
+
+
+class FirestoreMemories(FirestoreSearch):
     """The MemoryStore port over one collection and its siblings."""
 
     def __init__(self, client: AsyncClient, collection: str) -> None:
-        self._client = client
-        self._collection = client.collection(collection)
+        super().__init__(client, collection)
         self._spaces = FirestoreSpaces(client, collection)
         self._fingerprints = FirestoreFingerprints(client, collection)
         self._events = FirestoreEvents(client)
@@ -83,47 +87,9 @@ class FirestoreMemories:
             snapshot = await self._collection.document(memory_id).get([CONTENT, METADATA], retry=RETRY)
         return decode_memory(snapshot.id, snapshot.to_dict() or {}) if snapshot.exists else None
 
-    async def nearest(self, question: Nearest) -> list[Match]:
-        query = self._filtered(question).select([SUMMARY, METADATA, DISTANCE])
-        neighbours = query.find_nearest(
-            question.vector_field,
-            Vector(question.vector),
-            limit=question.limit,
-            distance_measure=DistanceMeasure.COSINE,
-            distance_result_field=DISTANCE,
-        )
-        async with answering():
-            found = {snapshot.id: snapshot.to_dict() or {} async for snapshot in neighbours.stream(retry=RETRY)}
-        contents = await self._contents_of_unsummarised(found)
-        return [decode_match(memory_id, document, contents.get(memory_id)) for memory_id, document in found.items()]
-
-    def _filtered(self, filters: Nearest | ListFilters) -> AsyncQuery:
-        """The documents of one state, and of a topic and an origin where the filters name them."""
-        values = {
-            STATE: filters.branch_state.value,
-            TOPIC: filters.topic,
-            ORIGIN: filters.origin.value if filters.origin else None,
-        }
-        query: AsyncQuery = self._collection  # pyright: ignore[reportAssignmentType]
-        for path, value in values.items():
-            if value is not None:
-                query = query.where(filter=FieldFilter(path, "==", value))
-        return query
-
-    async def _contents_of_unsummarised(self, found: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
-        """The texts of documents that have no summary: those of MetaCortex 0.3, until they are upgraded."""
-        references = [
-            self._collection.document(memory_id) for memory_id, document in found.items() if not document.get(SUMMARY)
-        ]
-        if not references:
-            return {}
-        async with answering():
-            snapshots = [snapshot async for snapshot in self._client.get_all(references, [CONTENT], retry=RETRY)]
-        return {snapshot.id: (snapshot.to_dict() or {}).get(CONTENT, "") for snapshot in snapshots}
-
     async def save(self, new: NewMemory, fingerprint: Fingerprint, event: Event) -> bool:
         batch = self._client.batch()
-        batch.create(self._collection.document(new.memory.id), encode(new))
+        self._stage(batch, new)
         self._fingerprints.stage(batch, fingerprint, new.memory.id, new.memory.metadata.created_at or 0)
         self._events.stage(batch, event)
         return await _commit(batch)
@@ -133,7 +99,7 @@ class FirestoreMemories:
         earliest = EARLIEST_MS if filters.created_after is None else filters.created_after
         before = LATEST_MS + 1 if filters.created_before is None else filters.created_before
         query = (
-            self._filtered(filters)
+            filtered(self._collection, filters)
             .where(filter=FieldFilter(CREATED_AT, ">=", earliest))
             .where(filter=FieldFilter(CREATED_AT, "<", before))
             .order_by(CREATED_AT, direction=BaseQuery.DESCENDING)
@@ -145,7 +111,7 @@ class FirestoreMemories:
             query = query.start_after({CREATED_AT: after.created_at, ID: self._collection.document(after.memory_id)})
         async with answering():
             found = {snapshot.id: snapshot.to_dict() or {} async for snapshot in query.stream(retry=RETRY)}
-        contents = await self._contents_of_unsummarised(found)
+        contents = await self._contents(memory_id for memory_id, document in found.items() if not document.get(SUMMARY))
         return [decode_entry(memory_id, document, contents.get(memory_id)) for memory_id, document in found.items()]
 
     async def transact(
@@ -158,7 +124,7 @@ class FirestoreMemories:
                 return result
             done = event(result)
             batch = self._client.batch()
-            self._stage_change(batch, replace(change, revision=seen.pop(change.memory_id).update_time))
+            self._stage_change(batch, replace(change, revision=_revision(seen.pop(change.memory_id))))
             self._stage_unchanged(batch, seen.values())
             self._events.stage(batch, done)
             # A commit that the client library repeated meets its own success.
@@ -168,7 +134,7 @@ class FirestoreMemories:
 
     async def _read_metadata(self, seen: dict[str, DocumentSnapshot], memory_id: str) -> Metadata | None:
         async with answering():
-            snapshot = await self._collection.document(memory_id).get([METADATA], retry=RETRY)
+            snapshot = await self._collection.document(memory_id).get([METADATA, PARTS], retry=RETRY)
         if not snapshot.exists:
             return None
         seen[memory_id] = snapshot
@@ -177,37 +143,45 @@ class FirestoreMemories:
     def _stage_unchanged(self, batch: AsyncWriteBatch, snapshots: Iterable[DocumentSnapshot]) -> None:
         """Lets a commit fail if one of these has changed since: each is written as it is, which Firestore counts as no change."""
         for snapshot in snapshots:
-            if metadata := snapshot.to_dict():
+            if fields := snapshot.to_dict():
                 unchanged = self._client.write_option(last_update_time=snapshot.update_time)
-                batch.update(snapshot.reference, metadata, option=unchanged)
+                batch.update(snapshot.reference, fields, option=unchanged)
 
     async def versions(self, memory_ids: Sequence[str]) -> list[Version | None]:
         documents = {memory_id: self._collection.document(memory_id) for memory_id in memory_ids}
-        fields = [CONTENT, METADATA, RETRIEVAL_TEXT]
         async with answering():
-            snapshots = self._client.get_all(list(documents.values()), fields, retry=RETRY)
+            snapshots = self._client.get_all(list(documents.values()), OF_A_VERSION, retry=RETRY)
             found = {snapshot.id: _version(snapshot) async for snapshot in snapshots if snapshot.exists}
         return [found.get(memory_id) for memory_id in memory_ids]
 
     async def oldest_drafts(self, topic: str, limit: int) -> tuple[list[Version], int]:
-        drafts = self._filtered(ListFilters(branch_state=BranchState.WIP, topic=topic)).order_by(CREATED_AT)
-        oldest = drafts.select([CONTENT, METADATA, RETRIEVAL_TEXT]).limit(limit)
+        wip = SearchFilters(branch_state=BranchState.WIP, topic=topic)
+        drafts = filtered(self._collection, wip).order_by(CREATED_AT)
+        oldest = drafts.select(OF_A_VERSION).limit(limit)
         async with answering():
             snapshots, counts = await asyncio.gather(oldest.get(retry=RETRY), drafts.count().get(retry=RETRY))
         return [_version(snapshot) for snapshot in snapshots], int(counts[0][0].value)
 
     async def consolidate(self, new: NewMemory, sources: Sequence[Change], event: Event) -> bool:
         batch = self._client.batch()
-        batch.create(self._collection.document(new.memory.id), encode(new))
+        self._stage(batch, new)
         for source in sources:
             self._stage_change(batch, source)
         self._events.stage(batch, event)
         return await _commit(batch)
 
+    def _stage(self, batch: AsyncWriteBatch, new: NewMemory) -> None:
+        batch.create(self._collection.document(new.memory.id), encode(new))
+        for part_id, document in encode_parts(new).items():
+            batch.create(self._parts.document(part_id), document)
+
     def _stage_change(self, batch: AsyncWriteBatch, change: Change) -> None:
-        document = self._collection.document(change.memory_id)
-        unchanged = self._client.write_option(last_update_time=change.revision) if change.revision else None
-        batch.update(document, encode_change(change.before, change.after), option=unchanged)
+        """Adds the change of a memory and of its parts, provided that the memory is still as it was read."""
+        fields = encode_change(change.before, change.after)
+        unchanged = self._client.write_option(last_update_time=change.revision.update_time)
+        batch.update(self._collection.document(change.memory_id), fields, option=unchanged)
+        for part_id in part_ids(change.memory_id, change.revision.parts):
+            batch.update(self._parts.document(part_id), fields)
 
     async def _read(self, *documents: object) -> dict[str, DocumentSnapshot]:
         """Several documents in one read, by path; each has a snapshot, whether it exists or not."""
@@ -233,5 +207,9 @@ def _version(snapshot: DocumentSnapshot) -> Version:
     return Version(
         memory=decode_memory(snapshot.id, document),
         retrieval_text=document.get(RETRIEVAL_TEXT),
-        revision=snapshot.update_time,
+        revision=_revision(snapshot),
     )
+
+
+def _revision(snapshot: DocumentSnapshot) -> Revision:
+    return Revision(snapshot.update_time, (snapshot.to_dict() or {}).get(PARTS, 0))

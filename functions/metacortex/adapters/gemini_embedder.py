@@ -2,11 +2,13 @@
 
 import asyncio
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from metacortex.adapters.gemini_client import Route, answering
+from metacortex.adapters.text_context import context, in_context
 from metacortex.errors import ModelFailed
+from metacortex.ports import Document
 from metacortex.spaces import Space
 
 SECONDS = 12.0
@@ -19,25 +21,52 @@ REQUESTS_AT_ONCE = 5
 class TextFormat:
     """One documented way to prepare texts: what is sent, and the task types for models that know any."""
 
-    document: Callable[[str, str], str]
-    """The text to send for a document, from its topic and its text."""
+    document: Callable[[Document], str]
+    """The text to send for a document."""
     query: Callable[[str], str]
     document_task: str | None = None
     query_task: str | None = None
+    title: Callable[[Document], str | None] = lambda _: None
+    """What goes beside the text, for models that take a title."""
 
 
-PLAIN = TextFormat(document=lambda _, text: text, query=lambda text: text)
-# gemini-embedding-2 knows no task types: its documentation gives these prefixes instead.
+PLAIN = TextFormat(document=lambda document: document.text, query=lambda text: text)
+# gemini-embedding-2 knows no task types: its documentation gives these prefixes instead, and `none` for want of a title.
 PREFIXED = TextFormat(
-    document=lambda topic, text: f"title: {topic} | text: {text}",
+    document=lambda document: f"title: {document.topic} | text: {document.text}",
     query=lambda text: f"task: search result | query: {text}",
 )
-# With a task type goes a title, which is the topic.
-TASKED = replace(PLAIN, document_task="RETRIEVAL_DOCUMENT", query_task="RETRIEVAL_QUERY")
-FORMATS: dict[str, dict[str, TextFormat]] = {
-    "gemini-embedding-2": {"prefix": PREFIXED, "plain": PLAIN},
-    "gemini-embedding-001": {"task": TASKED, "plain": PLAIN},
+PREFIXED_DATED = replace(
+    PREFIXED, document=lambda document: f"title: {context(document) or 'none'} | text: {document.text}"
+)
+TASKED = replace(
+    PLAIN,
+    document_task="RETRIEVAL_DOCUMENT",
+    query_task="RETRIEVAL_QUERY",
+    title=lambda document: document.topic,
+)
+TASKED_DATED = replace(TASKED, title=lambda document: context(document) or None)
+DATED = replace(PLAIN, document=in_context)
+
+
+@dataclass(frozen=True)
+class EmbeddingModel:
+    """What is known of a model: the formats it may be used with, the best first, and what its vectors tell."""
+
+    formats: Mapping[str, TextFormat]
+    part_characters: int
+    """About a page: much less than the model takes, because a fact drowns in the vector of a long text."""
+    near_duplicate: float
+
+
+MODELS = {
+    "gemini-embedding-2": EmbeddingModel(
+        {"prefix-dated": PREFIXED_DATED, "prefix": PREFIXED, "plain": PLAIN}, 3_000, 0.93
+    ),
+    # Its 2,048 tokens are no more than 1,500 characters of Chinese; its vectors lie close together.
+    "gemini-embedding-001": EmbeddingModel({"task-dated": TASKED_DATED, "task": TASKED, "plain": PLAIN}, 1_500, 0.96),
 }
+UNKNOWN = EmbeddingModel({"dated": DATED, "plain": PLAIN}, 1_500, 0.95)
 
 
 class GeminiEmbedder:
@@ -45,27 +74,24 @@ class GeminiEmbedder:
 
     def __init__(self, route: Route, model: str, dimensions: int) -> None:
         self.route = route
-        self._formats = FORMATS.get(model, {"plain": PLAIN})
+        known = MODELS.get(model, UNKNOWN)
+        self._formats = known.formats
         self.space = Space(model, dimensions, next(iter(self._formats)))
         self.known_formats = tuple(self._formats)
+        self.part_characters = known.part_characters
+        self.near_duplicate = known.near_duplicate
 
-    async def embed_document(self, text: str, *, topic: str, text_format: str) -> tuple[float, ...]:
-        [vector] = await self.embed_documents([(topic, text)], text_format=text_format)
-        return vector
-
-    async def embed_documents(
-        self, documents: Sequence[tuple[str, str]], *, text_format: str
-    ) -> list[tuple[float, ...]]:
-        """The vectors of many documents, each a topic and a text, in their order; for bulk work."""
+    async def embed_documents(self, documents: Sequence[Document], *, text_format: str) -> list[tuple[float, ...]]:
+        """The vector of each document, in their order."""
         chosen = self._formats[text_format]
         size = BATCH if self.route.api_key and not chosen.document_task else 1
         gate = asyncio.Semaphore(REQUESTS_AT_ONCE)
 
-        async def embed(batch: Sequence[tuple[str, str]]) -> list[tuple[float, ...]]:
-            texts = [chosen.document(topic, text) for topic, text in batch]
-            title = batch[0][0] if chosen.document_task else None
+        async def embed(batch: Sequence[Document]) -> list[tuple[float, ...]]:
+            texts = [chosen.document(document) for document in batch]
             async with gate:
-                return await self._embed(texts, task=chosen.document_task, title=title)
+                # A title goes with a task type alone, and then each text goes by itself.
+                return await self._embed(texts, task=chosen.document_task, title=chosen.title(batch[0]))
 
         batches = [documents[start : start + size] for start in range(0, len(documents), size)]
         return [vector for vectors in await asyncio.gather(*map(embed, batches)) for vector in vectors]

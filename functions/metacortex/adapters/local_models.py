@@ -11,22 +11,30 @@ from pathlib import Path
 from typing import Any
 
 from metacortex.adapters.local_merge import merged_by_rule
+from metacortex.adapters.text_context import in_context
 from metacortex.errors import InvalidArgument, ModelFailed
 from metacortex.memory import Image, Memory
+from metacortex.ports import Document
 from metacortex.spaces import Space
 
-PART_CHARACTERS = 2_000
+DATED = "dated"
+PIECE_CHARACTERS = 2_000
 
 
 class LocalEmbedder:
-    space = Space("wordllama-l2-supercat", 256, "plain")
-    known_formats = ("plain",)
+    """The Embedder port. In the format `dated`, topic and day stand before the text."""
 
-    async def embed_document(self, text: str, *, topic: str, text_format: str) -> tuple[float, ...]:
-        return await _embed(text)
+    space = Space("wordllama-l2-supercat", 256, DATED)
+    known_formats = (DATED, "plain")
+    part_characters = 2_000
+    near_duplicate = 0.95
+
+    async def embed_documents(self, documents: Sequence[Document], *, text_format: str) -> list[tuple[float, ...]]:
+        return await _embed([in_context(document) if text_format == DATED else document.text for document in documents])
 
     async def embed_query(self, text: str, *, text_format: str) -> tuple[float, ...]:
-        return await _embed(text)
+        [vector] = await _embed([text])
+        return vector
 
 
 class LocalImages:
@@ -52,14 +60,14 @@ class LocalMerger:
 _THREAD = ThreadPoolExecutor(max_workers=1, thread_name_prefix="local-model")
 
 
-async def _embed(text: str) -> tuple[float, ...]:
-    return await asyncio.get_running_loop().run_in_executor(_THREAD, _embed_now, text)
+async def _embed(texts: Sequence[str]) -> list[tuple[float, ...]]:
+    return await asyncio.get_running_loop().run_in_executor(_THREAD, lambda: [_embed_now(text) for text in texts])
 
 
 def _embed_now(text: str) -> tuple[float, ...]:
-    """The mean of all words' vectors, of length one. A long text is taken in parts, so that its size costs no memory."""
-    parts = (text[start : start + PART_CHARACTERS] for start in range(0, len(text), PART_CHARACTERS))
-    total: Any = sum(_model().embed([part], norm=False)[0] * len(part) for part in parts)
+    """The mean of all words' vectors, of length one. A long text is taken piece by piece, so that its size costs no memory."""
+    pieces = (text[start : start + PIECE_CHARACTERS] for start in range(0, len(text), PIECE_CHARACTERS))
+    total: Any = sum(_model().embed([piece], norm=False)[0] * len(piece) for piece in pieces)
     length = float((total**2).sum()) ** 0.5
     # A vector without direction cannot be compared with any.
     if not length > 0:

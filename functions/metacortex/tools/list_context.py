@@ -93,10 +93,11 @@ async def run(
     filters = arguments.filters(profile)
     after = None if arguments.cursor is None else cursors.decode(arguments.cursor, filters)
     listed = await service.list_memories(profile, filters, after, arguments.limit or _PAGE)
-    items, shortened = payloads.within_budget([payloads.entry(entry, profile) for entry in listed.entries])
+    behind = [cursors.encode(_position(entry), filters) for entry in listed.entries]
+    around = payload(arguments, Answer(filters, [], max(behind, key=len, default=None), shortened=True), profile)
+    items, shortened = payloads.within_budget([payloads.entry(entry, profile) for entry in listed.entries], around)
     more = listed.more or len(items) < len(listed.entries)
-    next_cursor = cursors.encode(_position(listed.entries[len(items) - 1]), filters) if more else None
-    return Answer(filters, items, next_cursor, shortened)
+    return Answer(filters, items, behind[len(items) - 1] if more else None, shortened)
 
 
 def _position(entry: Entry) -> Position:

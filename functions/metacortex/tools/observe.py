@@ -23,12 +23,13 @@ logger = logging.getLogger(__name__)
 
 class Observer:
     def __init__(
-        self, service: MemoryService, recorder: Recorder, clock: Callable[[], int], *, telemetry: bool
+        self, service: MemoryService, recorder: Recorder, clock: Callable[[], int], telemetry_of: str | None
     ) -> None:
+        """`telemetry_of` names the collection that retrieval events tell of; None for no such events."""
         self._service = service
         self._recorder = recorder
         self._clock = clock
-        self._telemetry = telemetry
+        self._telemetry_of = telemetry_of
 
     async def call(self, tool: AnyTool, profile: Profile, given: Mapping[str, Any] | None) -> CallToolResult:
         """Runs one call. Errors become tool errors; what was not foreseen is logged and answered without its details."""
@@ -63,8 +64,9 @@ class Observer:
 
     def _events(self, tool: AnyTool, arguments: Any, result: Any, call: ToolCall) -> list[Event]:
         events = [call.succeeded(_known(tool.response_event(result)))]
-        if self._telemetry and tool.retrieval_event is not None:
-            events.append(call.retrieval(tool.retrieval_event(arguments, result)))
+        if self._telemetry_of and tool.retrieval_event is not None:
+            fields = {"collection": self._telemetry_of, **tool.retrieval_event(arguments, result)}
+            events.append(call.retrieval(fields))
         return events
 
     async def refused(self, name: str, profile: Profile, message: str) -> None:

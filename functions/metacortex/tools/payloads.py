@@ -13,6 +13,7 @@ from metacortex.memory import (
     Entry,
     Initiator,
     Match,
+    MatchedBy,
     Memory,
     Metadata,
     Modality,
@@ -65,7 +66,14 @@ class MatchPayload(TypedDict):
     id: str
     summary: str
     score: float
+    matched_by: MatchedBy
     metadata: MetadataPayload
+
+
+class SimilarPayload(TypedDict):
+    id: str
+    score: float
+    summary: str
 
 
 P = TypeVar("P", EntryPayload, MatchPayload)
@@ -80,8 +88,17 @@ def entry(listed: Entry, profile: Profile) -> EntryPayload:
 
 
 def match(found: Match, profile: Profile) -> MatchPayload:
-    shown = metadata(found.metadata, profile)
-    return {"id": found.id, "summary": found.summary, "score": found.score, "metadata": shown}
+    return {
+        "id": found.id,
+        "summary": found.summary,
+        "score": found.score,
+        "matched_by": found.matched_by,
+        "metadata": metadata(found.metadata, profile),
+    }
+
+
+def similar(found: Match) -> SimilarPayload:
+    return {"id": found.id, "score": found.score, "summary": found.summary}
 
 
 def metadata(known: Metadata, profile: Profile) -> MetadataPayload:
@@ -129,22 +146,23 @@ def to_json(payload: Any) -> str:
     return json.dumps(payload, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 
 
-def within_budget(items: Sequence[P]) -> tuple[list[P], bool]:
+def within_budget(items: Sequence[P], around: Any) -> tuple[list[P], bool]:
     """The leading items that fit into one answer, whole ones only, and whether anything was left out of them.
 
-    An item that would fill an answer by itself comes without its long lists: fetching it shows them.
+    `around` is the rest of the answer. An item that would fill it by itself comes without its long lists: fetching it shows
+    them.
     """
+    budget = room = ANSWER_CHARACTERS - _size(around)
     kept: list[P] = []
-    used = 0
     shortened = False
     for item in items:
-        fitting, size = item, _size(item)
-        if size > ANSWER_CHARACTERS:
+        fitting, size = item, _size(item) + 1
+        if size > budget:
             fitting, shortened = _without_lists(item), True
-            size = _size(fitting)
-        used += size + 1
-        if used > ANSWER_CHARACTERS:
+            size = _size(fitting) + 1
+        if size > room:
             break
+        room -= size
         kept.append(fitting)
     return kept, shortened
 

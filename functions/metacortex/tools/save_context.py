@@ -1,7 +1,7 @@
 """save_context: remember something."""
 
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NotRequired
 
 from mcp_types import ToolAnnotations
 from pydantic import Field
@@ -83,6 +83,7 @@ class SaveArguments(Arguments):
 class SaveResult(TypedDict):
     item: payloads.ItemPayload
     write_status: WriteStatus
+    similar: NotRequired[list[payloads.SimilarPayload]]
 
 
 async def run(
@@ -92,7 +93,10 @@ async def run(
 
 
 def payload(_: SaveArguments, saved: Saved, profile: Profile) -> SaveResult:
-    return {"item": payloads.item(saved.memory, profile), "write_status": saved.write_status}
+    result: SaveResult = {"item": payloads.item(saved.memory, profile), "write_status": saved.write_status}
+    if saved.similar:
+        result["similar"] = [payloads.similar(match) for match in saved.similar]
+    return result
 
 
 def request_event(arguments: SaveArguments) -> Mapping[str, Any]:
@@ -126,7 +130,8 @@ TOOL = Tool(
     description=(
         "Save one thing worth remembering across conversations: a decision, a preference, a fact, a lesson, the state of some "
         "work. Write it so that it can be understood on its own later, with names, dates and reasons. Saving the same thing "
-        "again within 15 minutes is safe and returns the memory that is already there. Never save passwords or keys."
+        "again within 15 minutes is safe and returns the memory that is already there. If the answer lists similar memories, "
+        "tell the user where this one makes one of them out of date. Never save passwords or keys."
     ),
     annotations=ToolAnnotations(
         read_only_hint=False, destructive_hint=False, idempotent_hint=True, open_world_hint=False

@@ -28,6 +28,19 @@ def service(firestore_stores: Stores) -> Service:
     return Service(stores=firestore_stores)
 
 
+@pytest.mark.parametrize("mode", ["vector", "hybrid"])
+async def test_a_stored_vector_without_direction_is_near_to_nothing_and_spoils_no_order(
+    firestore_stores: Stores, firestore: AsyncClient, mode: str
+) -> None:
+    service = Service(settings=environment(RETRIEVAL_MODE=mode), stores=firestore_stores)
+    ids = [(await service.save(f"Fact at {degrees}"))["id"] for degrees in (0, 60)]
+    lost = (await service.save("Fact at 30"))["id"]
+    await firestore.collection("memory_vectors").document(lost).update({"embedding": Vector([0.0, 0.0])})
+    matches = await service.search("at 0")
+    assert [match["id"] for match in matches] == [*ids, lost]
+    assert [match["score"] for match in matches] == [1.0, 0.5, 0.0]
+
+
 async def test_a_memory_is_stored_in_the_contracts_shape(service: Service, firestore: AsyncClient) -> None:
     item = await service.save(
         "  Fact\nat 90 ",
@@ -48,6 +61,10 @@ async def test_a_memory_is_stored_in_the_contracts_shape(service: Service, fires
         "content": "Fact\nat 90",
         "summary": "Fact at 90",
         "embedding_space": "plane@2/plain",
+        "terms": {
+            "words": dict.fromkeys(["fact", "90", "bird", "1", "january", "2026", "a.md", "md"], True),
+            "counts": {},
+        },
         "metadata": {
             "module_name": "Birds",
             "branch_state": "active",

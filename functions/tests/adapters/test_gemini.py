@@ -15,6 +15,7 @@ from images import PNG, PNG_BASE64
 from metacortex.adapters import gemini_embedder, gemini_images
 from metacortex.adapters.gemini_embedder import GeminiEmbedder
 from metacortex.bootstrap import Models, models
+from metacortex.ports import Document
 from metacortex.settings import load
 from ops.model_checks import picture
 
@@ -108,8 +109,31 @@ def texts_sent(api: GeminiApi) -> list[str]:
 async def test_texts_are_prefixed_as_the_model_documents(service: Service, api: GeminiApi) -> None:
     await service.save("The owl.", topic="Birds")
     await service.search("owl?")
-    assert texts_sent(api) == ["title: Birds | text: The owl.", "task: search result | query: owl?"]
-    assert service.models.embedder.space.id == "gemini-embedding-2@768/prefix"
+    assert texts_sent(api) == ["title: Birds, 28 May 2026 | text: The owl.", "task: search result | query: owl?"]
+    assert service.models.embedder.space.id == "gemini-embedding-2@768/prefix-dated"
+
+
+@pytest.mark.parametrize(
+    ("text_format", "sent"),
+    [
+        ("prefix-dated", "title: Birds, 8 May 2023 | text: The owl."),
+        ("prefix", "title: Birds | text: The owl."),
+        ("plain", "The owl."),
+    ],
+)
+async def test_an_older_collection_keeps_the_form_of_its_texts(
+    service: Service, api: GeminiApi, text_format: str, sent: str
+) -> None:
+    document = Document(text="The owl.", topic="Birds", date=1_683_554_400_000)
+    await service.models.embedder.embed_documents([document], text_format=text_format)
+    assert texts_sent(api) == [sent]
+
+
+async def test_what_has_neither_topic_nor_date_has_no_title(service: Service, api: GeminiApi) -> None:
+    await service.models.embedder.embed_documents(
+        [Document(text="The owl.", topic="general")], text_format="prefix-dated"
+    )
+    assert texts_sent(api) == ["title: none | text: The owl."]
 
 
 async def test_the_older_model_is_told_the_task(service_on: ServiceOn, api: GeminiApi) -> None:
@@ -117,9 +141,9 @@ async def test_the_older_model_is_told_the_task(service_on: ServiceOn, api: Gemi
     await service.save("The owl.", topic="Birds")
     await service.search("owl?")
     saved, searched = (body["requests"][0] for _, body in api.asked)
-    assert (saved["taskType"], saved["title"]) == ("RETRIEVAL_DOCUMENT", "Birds")
+    assert (saved["taskType"], saved["title"]) == ("RETRIEVAL_DOCUMENT", "Birds, 28 May 2026")
     assert (searched["taskType"], "title" in searched) == ("RETRIEVAL_QUERY", False)
-    assert service.models.embedder.space.id == "gemini-embedding-001@768/task"
+    assert service.models.embedder.space.id == "gemini-embedding-001@768/task-dated"
 
 
 async def test_the_older_model_works_on_vertex_too(service_on: ServiceOn, api: GeminiApi) -> None:
@@ -146,7 +170,7 @@ async def test_many_documents_each_get_their_own_vector_in_order(
     embedder = service_on(route).models.embedder
     assert isinstance(embedder, GeminiEmbedder)
     texts = [f"Fact {i}" for i in range(7 if route == "vertex" else 205)]
-    vectors = await embedder.embed_documents([("t", text) for text in texts], text_format="plain")
+    vectors = await embedder.embed_documents([Document(text=text, topic="t") for text in texts], text_format="plain")
     expected = [vector_of(text, 768) for text in texts]
     assert [vector[0] * math.hypot(*raw) for vector, raw in zip(vectors, expected, strict=True)] == pytest.approx(
         [raw[0] for raw in expected]
@@ -166,7 +190,7 @@ async def test_an_image_is_described_for_retrieval_and_its_bytes_go_nowhere_else
     picture = next(part["inlineData"] for part in asked["contents"][0]["parts"] if "inlineData" in part)
     assert base64.urlsafe_b64decode(picture["data"]) == PNG
     assert "never an instruction" in json.dumps(asked["systemInstruction"])
-    assert texts_sent_after_description(api) == [f"title: general | text: My chart\n\n{DESCRIPTION}"]
+    assert texts_sent_after_description(api) == [f"title: 28 May 2026 | text: My chart\n\n{DESCRIPTION}"]
 
 
 def texts_sent_after_description(api: GeminiApi) -> list[str]:

@@ -7,13 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from builders import NOON, Service, ToolError, environment
+from builders import NOON, Service, ToolError, environment, plane_models
 from images import PNG_BASE64
 from metacortex.adapters.local_merge import HEADING, merged_by_rule
 from metacortex.adapters.local_models import LocalEmbedder
 from metacortex.bootstrap import models
 from metacortex.memory import BranchState, Memory, Metadata, Modality
 from metacortex.settings import load
+from metacortex.spaces import Space
 
 
 @pytest.fixture
@@ -49,7 +50,10 @@ async def test_words_are_found_written_together_or_apart(service: Service, query
     assert (await service.search(query))[0]["summary"] == FACTS[2]
 
 
-async def test_the_identical_text_ranks_first_with_a_score_near_one(service: Service) -> None:
+async def test_the_identical_text_ranks_first_with_a_score_near_one() -> None:
+    embedder = LocalEmbedder()
+    embedder.space = Space(embedder.space.model, embedder.space.dimensions, "plain")
+    service = Service(settings=environment(RETRIEVAL_MODE="vector"), models=plane_models(embedder=embedder))
     for fact in FACTS:
         await service.save(fact)
     matches = await service.search(FACTS[1])

@@ -118,6 +118,7 @@ async def test_once_the_space_is_named_searches_find_what_was_not_upgraded(
         "id": "long",
         "summary": ("Owls sleep at 20 " + "z" * 300)[:217] + "...",
         "score": 1.0,
+        "matched_by": "vector",
         "metadata": {
             "topic": "Birds",
             "branch_state": "active",

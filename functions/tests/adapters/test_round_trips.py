@@ -1,9 +1,12 @@
 """How often a call goes out to Firestore, counted at the channel: what an owner pays for, and waits for."""
 
+from typing import Any
+
 from google.cloud.firestore_v1.async_client import AsyncClient
 
-from builders import Service, environment
-from channel import Channel
+from builders import Service, environment, plane_models
+from channel import Channel, name_of
+from fakes import PlaneEmbedder
 from metacortex.adapters.firestore_memories import FirestoreMemories
 from metacortex.bootstrap import Stores
 
@@ -20,7 +23,9 @@ async def warmed(firestore_stores: Stores, channel: Channel) -> Service:
 async def test_a_save_is_one_batched_read_and_one_commit(channel: Channel, firestore_stores: Stores) -> None:
     service = await warmed(firestore_stores, channel)
     await service.save("second at 90")
-    assert channel.calls == ["BatchGetDocuments", "Commit"]
+    assert channel.calls[0] == "BatchGetDocuments"
+    # What is similar is looked up beside the commit.
+    assert sorted(channel.calls[1:]) == ["Commit", "RunQuery"]
 
 
 async def test_a_save_reads_the_space_beside_the_fingerprint(
@@ -32,9 +37,8 @@ async def test_a_save_reads_the_space_beside_the_fingerprint(
         stores=Stores(memories=FirestoreMemories(firestore, "memory_vectors"), events=firestore_stores.events)
     )
     await cold.save("second at 90")
-    [read, _] = channel.requests
-    assert len(read.documents) == 2
-    assert channel.calls == ["BatchGetDocuments", "Commit"]
+    assert len(channel.requests[0].documents) == 2
+    assert sorted(channel.calls) == ["BatchGetDocuments", "Commit", "RunQuery"]
 
 
 async def test_a_duplicate_is_two_reads_and_one_event_and_no_model_call(
@@ -47,12 +51,45 @@ async def test_a_duplicate_is_two_reads_and_one_event_and_no_model_call(
     assert len(service.models.embedder.calls) == embedded  # pyright: ignore[reportAttributeAccessIssue]
 
 
-async def test_a_search_is_one_query_and_one_event(channel: Channel, firestore_stores: Stores) -> None:
+class ConcurrentEmbedder(PlaneEmbedder):
+    """Answers only when something else has gone out meanwhile."""
+
+    def __init__(self, channel: Channel) -> None:
+        super().__init__()
+        self._channel = channel
+
+    async def embed_query(self, text: str, *, text_format: str) -> tuple[float, ...]:
+        await self._channel.saw("RunAggregationQuery")
+        return await super().embed_query(text, text_format=text_format)
+
+
+async def test_a_search_counts_its_words_while_it_is_embedded_and_then_asks_everything_at_once(
+    channel: Channel, firestore_stores: Stores
+) -> None:
     service = await warmed(firestore_stores, channel)
-    await service.search("at 0")
-    [query, _] = channel.requests
-    assert "embedding" not in [field.field_path for field in query.structured_query.select.fields]
-    assert channel.calls == ["RunQuery", "Commit"]
+    await service.save("An owl of the barn at 90")
+    channel.requests.clear()
+    # The nearest memories, the nearest parts, and those that hold each of the three rarest words.
+    channel.together("RunQuery", 5)
+    searching = Service(stores=firestore_stores, models=plane_models(embedder=ConcurrentEmbedder(channel)))
+    assert len(await searching.search("which owl of the barn at 90")) == 2
+    assert channel.calls == ["RunAggregationQuery"] * 3 + ["RunQuery"] * 5 + ["Commit"]
+    vectors = ["embedding" in fields_of(request) for request in channel.requests if name_of(request) == "RunQuery"]
+    assert vectors == [False, False, True, True, True]
+
+
+def fields_of(request: Any) -> list[str]:
+    return [field.field_path for field in request.structured_query.select.fields]
+
+
+async def test_a_search_by_vectors_alone_is_two_queries_at_once(channel: Channel, firestore_stores: Stores) -> None:
+    await warmed(firestore_stores, channel)
+    channel.together("RunQuery", 2)
+    service = Service(settings=environment(RETRIEVAL_MODE="vector"), stores=firestore_stores)
+    await service.search("which owl at 0")
+    limits = [request.structured_query.find_nearest.limit for request in channel.requests[:2]]
+    assert limits == [5, 5]
+    assert channel.calls == ["RunQuery", "RunQuery", "Commit"]
 
 
 async def test_a_fetch_is_one_read_and_one_event(channel: Channel, firestore_stores: Stores) -> None:
@@ -116,4 +153,4 @@ async def test_telemetry_shares_the_commit_of_the_event(channel: Channel, firest
     await warmed(firestore_stores, channel)
     settings = environment(RETRIEVAL_EVENT_LOGGING_ENABLED="true")
     await Service(settings=settings, stores=firestore_stores).search("at 0")
-    assert channel.calls == ["RunQuery", "Commit"]
+    assert channel.calls.count("Commit") == 1

@@ -18,7 +18,7 @@ from metacortex.bootstrap import Stores
 from metacortex.errors import TimedOut
 from metacortex.events import Event, EventKind
 from metacortex.memory import BranchState, Embedding, Memory, Metadata, Modality, NewMemory
-from metacortex.ports import Fingerprint, Nearest
+from metacortex.ports import Change, Fingerprint, ListFilters, Question, ReadMetadata
 from metacortex.spaces import CollectionSpaces, Space
 
 RETRYING_SECONDS = 5.0
@@ -112,18 +112,31 @@ NEW = NewMemory(
     memory=Memory(id="memory-1", content="Fact", metadata=METADATA),
     embedding=Embedding(vector=(1.0, 0.0), space_id=SPACES.current, vector_field="embedding"),
 )
-QUESTION = Nearest(
-    vector=(1.0, 0.0), vector_field="embedding", branch_state=BranchState.ACTIVE, topic=None, origin=None, limit=5
-)
+FILTERS = ListFilters(branch_state=BranchState.ACTIVE)
+QUESTION = Question(vector=(1.0, 0.0), vector_field="embedding", filters=FILTERS)
 EVENT = Event(id="event-1", kind=EventKind.MEMORY, timestamp=0, fields={})
 Call = Callable[[Stores], Coroutine[Any, Any, object]]
+
+
+async def nothing_to_change(read: ReadMetadata) -> tuple[Metadata | None, Change | None]:
+    return await read("memory-1"), None
+
+
 PORTS: dict[str, Call] = {
     "spaces": lambda stores: stores.memories.spaces(),
     "is_empty": lambda stores: stores.memories.is_empty(),
     "name_space": lambda stores: stores.memories.name_space(SPACES),
     "fingerprint": lambda stores: stores.memories.fingerprint("print"),
     "get": lambda stores: stores.memories.get("memory-1"),
-    "nearest": lambda stores: stores.memories.nearest(QUESTION),
+    "count_terms": lambda stores: stores.memories.count_terms(FILTERS, ["owl"]),
+    "nearest": lambda stores: stores.memories.nearest(QUESTION, 5),
+    "nearest_parts": lambda stores: stores.memories.nearest_parts(QUESTION, 5),
+    "holding": lambda stores: stores.memories.holding(QUESTION, "owl", 5),
+    "newest": lambda stores: stores.memories.newest(FILTERS, None, 5),
+    "transact": lambda stores: stores.memories.transact(nothing_to_change, lambda _: EVENT),
+    "versions": lambda stores: stores.memories.versions(["memory-1"]),
+    "oldest_drafts": lambda stores: stores.memories.oldest_drafts("general", 5),
+    "consolidate": lambda stores: stores.memories.consolidate(NEW, [], EVENT),
     "save": lambda stores: stores.memories.save(NEW, Fingerprint(id="print"), EVENT),
     "append": lambda stores: stores.events.append([EVENT]),
 }

@@ -23,7 +23,16 @@ from metacortex.memory import (
     Origin,
     Provenance,
 )
-from metacortex.ports import Change, Fingerprint, ListFilters, MemoryStore, Nearest, Position, ReadMetadata
+from metacortex.ports import (
+    Change,
+    Fingerprint,
+    ListFilters,
+    MemoryStore,
+    Position,
+    Question,
+    ReadMetadata,
+    SearchFilters,
+)
 from metacortex.rules import DUPLICATE_WINDOW_MS, EARLIEST_MS, LATEST_MS
 from metacortex.spaces import CollectionSpaces, Space
 
@@ -96,16 +105,9 @@ async def save(store: MemoryStore, new: NewMemory) -> None:
     assert await store.save(new, Fingerprint(id=f"print of {new.memory.id}"), an_event(f"event of {new.memory.id}"))
 
 
-def question(**changes: object) -> Nearest:
-    plain = Nearest(
-        vector=(1.0, 0.0),
-        vector_field="embedding",
-        branch_state=BranchState.ACTIVE,
-        topic=None,
-        origin=None,
-        limit=10,
-    )
-    return replace(plain, **changes)  # pyright: ignore[reportArgumentType]
+def question(terms: tuple[str, ...] = (), **filters: Any) -> Question:
+    chosen = replace(SearchFilters(branch_state=BranchState.ACTIVE), **filters)
+    return Question(vector=(1.0, 0.0), vector_field="embedding", filters=chosen, terms=terms)
 
 
 async def test_a_memory_comes_back_as_it_was_saved(store: MemoryStore) -> None:
@@ -183,15 +185,11 @@ async def test_the_nearest_memories_come_nearest_first_with_scores_and_summaries
     await save(store, a_memory("near", (0.6, 0.8)))
     await save(store, a_memory("same", (1.0, 0.0)))
     await save(store, a_memory("opposite", (-1.0, 0.0)))
-    found = await store.nearest(question(limit=4))
-    assert [(match.id, match.score) for match in found] == [
-        ("same", 1.0),
-        ("near", 0.6),
-        ("far", 0.0),
-        ("opposite", 0.0),
-    ]
+    found = await store.nearest(question(), 4)
+    assert [match.id for match in found] == ["same", "near", "far", "opposite"]
+    assert [match.score for match in found] == pytest.approx([1, 0.6, 0, -1], abs=1e-6)
     assert [match.summary for match in found[:2]] == ["About same", "About near"]
-    assert [match.id for match in await store.nearest(question(limit=1))] == ["same"]
+    assert [match.id for match in await store.nearest(question(), 1)] == ["same"]
 
 
 FILTERS: list[tuple[dict[str, object], Callable[[int], dict[str, object]]]] = [
@@ -206,16 +204,16 @@ FILTERS: list[tuple[dict[str, object], Callable[[int], dict[str, object]]]] = [
 
 @pytest.mark.parametrize(("asked", "stored"), FILTERS, ids=["state", "topic", "origin"])
 async def test_filters_apply_before_neighbours_are_chosen(
-    store: MemoryStore, asked: dict[str, object], stored: Callable[[int], dict[str, object]]
+    store: MemoryStore, asked: dict[str, Any], stored: Callable[[int], dict[str, Any]]
 ) -> None:
     for i in range(10):
         await save(store, a_memory(f"m{i}", (1.0, 0.0) if i < 9 else (0.0, 1.0), **stored(i)))
-    assert [match.id for match in await store.nearest(question(limit=1, **asked))] == ["m9"]
+    assert [match.id for match in await store.nearest(question(**asked), 1)] == ["m9"]
 
 
 async def test_a_match_carries_the_whole_metadata(store: MemoryStore) -> None:
     await save(store, replace(a_memory("memory-1"), memory=WHOLE))
-    [match] = await store.nearest(question(branch_state=BranchState.WIP))
+    [match] = await store.nearest(question(branch_state=BranchState.WIP), 10)
     assert match.metadata == WHOLE.metadata
 
 
@@ -247,7 +245,7 @@ async def test_a_listing_goes_on_from_a_place_whether_a_memory_is_there_or_not(s
 
 @pytest.mark.parametrize(("asked", "stored"), FILTERS, ids=["state", "topic", "origin"])
 async def test_a_listing_is_filtered_before_it_is_cut(
-    store: MemoryStore, asked: dict[str, object], stored: Callable[[int], dict[str, object]]
+    store: MemoryStore, asked: dict[str, Any], stored: Callable[[int], dict[str, Any]]
 ) -> None:
     for i in range(10):
         metadata: dict[str, Any] = {"created_at": NOON - i, **stored(i)}

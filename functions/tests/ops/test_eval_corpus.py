@@ -5,7 +5,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -32,6 +32,7 @@ from evaluation import (
     use_the_loop_of_the_test,
 )
 from fakes import PlaneEmbedder
+from metacortex import ports
 from metacortex.bootstrap import Stores
 from metacortex.errors import ModelFailed, RateLimited
 from metacortex.rules import parse_time
@@ -379,8 +380,10 @@ class _Sized(PlaneEmbedder):
         super().__init__()
         self.space = replace(self.space, model="sized", dimensions=dimensions)
 
-    async def embed_document(self, text: str, *, topic: str, text_format: str) -> tuple[float, ...]:
-        return (1.0, *[0.0] * (self.space.dimensions - 1))
+    async def embed_documents(
+        self, documents: Sequence[ports.Document], *, text_format: str
+    ) -> list[tuple[float, ...]]:
+        return [(1.0, *[0.0] * (self.space.dimensions - 1)) for _ in documents]
 
 
 class _Refusing(_Sized):
@@ -391,11 +394,13 @@ class _Refusing(_Sized):
         self._error = error
         self.left = times
 
-    async def embed_document(self, text: str, *, topic: str, text_format: str) -> tuple[float, ...]:
+    async def embed_documents(
+        self, documents: Sequence[ports.Document], *, text_format: str
+    ) -> list[tuple[float, ...]]:
         if self.left:
             self.left -= 1
             raise self._error
-        return await super().embed_document(text, topic=topic, text_format=text_format)
+        return await super().embed_documents(documents, text_format=text_format)
 
 
 async def _load_in_process(firestore: AsyncClient, project: str, pack: Pack, embedder: PlaneEmbedder) -> None:

@@ -52,7 +52,7 @@ async def test_every_case_is_asked_and_told_with_what_its_figures_depend_on(eval
     report = await evaluation.run("--cutoffs", "5, 1", "--retrieval", "vector")
     assert report["ok"] is True
     assert (report["mode"], report["source"], report["half"]) == ("isolated", "birds", "all")
-    assert report["searched"] == {"retrieval": "vector", "model": "wordllama-l2-supercat@256/plain"}
+    assert report["searched"] == {"retrieval": "vector", "model": "wordllama-l2-supercat@256/dated"}
     assert (report["limit"], report["cutoffs"], report["baseline"]) == (5, [1, 5], None)
     assert report["overall"]["hit"] == {"1": 1.0, "5": 1.0}
     assert report["overall"]["recall"] == {"1": 0.8333, "5": 1.0}
@@ -111,7 +111,7 @@ async def test_the_table_has_a_row_for_all_and_for_each_category(evaluation: Eva
     await evaluation.load(BIRDS)
     result = await evaluation("run", "--model", "local", "--cutoffs", "1,3")
     lines = result.stdout.splitlines()
-    assert lines[0] == "birds: retrieval vector, model wordllama-l2-supercat@256/plain, 3 results a case"
+    assert lines[0] == "birds: retrieval vector, model wordllama-l2-supercat@256/dated, 3 results a case"
     heads, *rows = [re.findall(r"[^\s│┃]+(?: ms)?", line) for line in lines if line.startswith(("│", "┃"))]
     assert heads == [
         "category", "cases", "errors", "empty", "hit@1", "hit@3", "recall@1", "recall@3", "MRR", "p50 ms", "p95 ms",

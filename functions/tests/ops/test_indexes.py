@@ -21,9 +21,9 @@ def test_the_file_in_the_repository_is_that_of_the_defaults() -> None:
 
 def test_another_collection_size_and_field_get_their_own() -> None:
     found = json.loads(printed("--collection", "mine", "--dimensions", "1536", "--field", "embedding_2"))
-    assert {index["collectionGroup"] for index in found["indexes"]} == {"mine"}
+    assert {index["collectionGroup"] for index in found["indexes"]} == {"mine", "mine_parts"}
     vectors = [field for index in found["indexes"] for field in index["fields"] if "vectorConfig" in field]
-    assert vectors == [{"fieldPath": "embedding_2", "vectorConfig": {"dimension": 1536, "flat": {}}}] * 4
+    assert vectors == [{"fieldPath": "embedding_2", "vectorConfig": {"dimension": 1536, "flat": {}}}] * 8
     expiring = [field["collectionGroup"] for field in found["fieldOverrides"] if field.get("ttl")]
     assert expiring == ["mine_write_fingerprints", "memory_events", "retrieval_query_events"]
 

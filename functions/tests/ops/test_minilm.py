@@ -12,6 +12,7 @@ import pytest
 
 from builders import Service, environment
 from metacortex.bootstrap import models
+from metacortex.ports import Document
 from metacortex.settings import load
 from ops.checkout import ROOT
 from ops.minilm import MiniLmEmbedder
@@ -39,7 +40,8 @@ def embedder() -> MiniLmEmbedder:
 
 
 async def embedded(embedder: MiniLmEmbedder, *texts: str) -> list[tuple[float, ...]]:
-    return await embedder.embed_documents([("general", text) for text in texts], text_format="plain")
+    documents = [Document(text=text, topic="general") for text in texts]
+    return await embedder.embed_documents(documents, text_format="plain")
 
 
 def cosine(one: tuple[float, ...], other: tuple[float, ...]) -> float:
@@ -68,7 +70,7 @@ async def test_a_text_has_the_same_vector_alone_among_others_and_as_a_query(embe
     texts = [f"{'very ' * (number % 7)}short text {number}" for number in range(100)]
     among_others = await embedded(embedder, *texts)
     for place in (0, 41, 99):
-        alone = await embedder.embed_document(texts[place], topic="general", text_format="plain")
+        [alone] = await embedder.embed_documents([Document(text=texts[place], topic="general")], text_format="plain")
         assert alone == pytest.approx(among_others[place], abs=1e-6)
         assert await embedder.embed_query(texts[place], text_format="plain") == alone
 

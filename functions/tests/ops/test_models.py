@@ -24,7 +24,7 @@ from web.wire import serving
 
 KEY = "a-gemini-key-of-the-tests"
 PROJECT = "demo-models"
-SPACE = "gemini-embedding-2@768/prefix"
+SPACE = "gemini-embedding-2@768/prefix-dated"
 # Empty, they mean the default and outdo what stands in the files of whoever runs the tests.
 UNSET = dict.fromkeys(
     [

@@ -511,7 +511,8 @@ def write_indexes(deployment: Deployment, content: Mapping[str, Any]) -> None:
 async def test_a_collection_that_does_not_exist_yet_is_well(deployment: Deployment, firestore: AsyncClient) -> None:
     said = well(await dimensions(deployment))
     assert (
-        "memory_vectors does not exist yet; its first memory will name the space gemini-embedding-2@768/prefix" in said
+        "memory_vectors does not exist yet; its first memory will name the space gemini-embedding-2@768/prefix-dated"
+        in said
     )
 
 

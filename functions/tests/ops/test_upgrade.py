@@ -25,6 +25,7 @@ from builders import NOON, FakeClock, Service
 from channel import Channel
 from metacortex.adapters.local_models import LocalEmbedder
 from metacortex.bootstrap import Stores
+from metacortex.ports import Document
 from old_data import DATABASE, DAY, EVENTS, FINGERPRINTS, MEMORIES, MINUTE, THEN, old_memory, store, stored
 from ops.checkout import ROOT
 from ops.cli import app
@@ -73,6 +74,13 @@ async def document(firestore: AsyncClient, collection: str, name: str) -> dict[s
     return snapshot.to_dict() or {}
 
 
+async def memory(firestore: AsyncClient, name: str) -> dict[str, Any]:
+    """A memory but for its words, which have a test of their own."""
+    found = await document(firestore, "memory_vectors", name)
+    found.pop("terms")
+    return found
+
+
 def moment(milliseconds: int) -> datetime:
     return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=milliseconds)
 
@@ -108,7 +116,16 @@ async def test_every_memory_gets_what_it_lacks_and_keeps_all_else(firestore: Asy
         added = {"embedding_space": SPACE, "summary": " ".join(before["content"].split()), "metadata": metadata}
         if name == "long":
             added["summary"] = before["content"][:217] + "..."
-        assert await document(firestore, "memory_vectors", name) == {**before, **added}
+        assert await memory(firestore, name) == {**before, **added}
+
+
+async def test_memories_are_found_by_their_words_afterwards(
+    firestore: AsyncClient, firestore_stores: Stores, upgrade: Command
+) -> None:
+    await store(firestore)
+    await upgrade("--write")
+    matches = await Service(stores=firestore_stores).search("owls 2023 at 200")
+    assert {match["matched_by"] for match in matches} == {"both"}
 
 
 async def test_fingerprints_and_events_get_the_time_at_which_firestore_deletes_them(
@@ -223,7 +240,7 @@ async def test_vectors_of_another_field_are_not_put_into_the_first_space(
     }
     await store(firestore, {"memory_vectors": {**MEMORIES, "new": new}, "memory_vectors_meta": {"space": two}})
     await upgrade("--write")
-    assert await document(firestore, "memory_vectors", "new") == new
+    assert await memory(firestore, "new") == new
     assert (await document(firestore, "memory_vectors", "text"))["embedding_space"] == SPACE
     assert await document(firestore, "memory_vectors_meta", "space") == two
 
@@ -261,7 +278,7 @@ async def test_a_deprecation_meanwhile_is_kept(
     counts = json.loads((await upgrade("--write", "--json")).stdout)["documents"]
     assert meanwhile.happened
     assert counts == WRITTEN
-    assert await document(firestore, "memory_vectors", "image") == {
+    assert await memory(firestore, "image") == {
         **image,
         "embedding_space": SPACE,
         "summary": "My chart",
@@ -408,13 +425,14 @@ async def test_another_collection_is_upgraded_with_its_own_siblings(firestore: A
 
 async def of_the_local_model(*texts: str) -> dict[str, dict[str, Any]]:
     embedder = LocalEmbedder()
-    vectors = [await embedder.embed_document(text, topic="", text_format="plain") for text in texts]
+    documents = [Document(text=text, topic="") for text in texts]
+    vectors = await embedder.embed_documents(documents, text_format="plain")
     return {
         text: {**old_memory(text), "embedding": Vector(vector)} for text, vector in zip(texts, vectors, strict=True)
     }
 
 
-LOCAL = LocalEmbedder.space.id
+LOCAL = "wordllama-l2-supercat@256/plain"
 
 
 async def test_the_named_model_can_be_tried_on_what_is_stored(firestore: AsyncClient, upgrade: Command) -> None:

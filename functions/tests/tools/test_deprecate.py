@@ -85,7 +85,7 @@ HOUR = 60 * 60 * 1000
         ({"valid_from": NOON}, NOON + HOUR),
         ({"valid_until": NOON + 2 * HOUR}, NOON + HOUR),
         ({"valid_until": NOON + HOUR // 2}, NOON + HOUR // 2),
-        ({"valid_from": NOON + HOUR}, None),
+        ({"valid_from": NOON + HOUR}, NOON + HOUR),
         ({"valid_from": NOON + 2 * HOUR}, None),
         ({"valid_from": NOON + 2 * HOUR, "valid_until": NOON + 3 * HOUR}, NOON + 3 * HOUR),
     ],

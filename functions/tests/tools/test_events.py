@@ -285,7 +285,7 @@ async def test_a_retrieval_event_has_the_whole_query_every_filter_and_the_ranked
     await service.search(LONG_QUERY, **ALL_FILTERS)
     await service.search("at 10", filter_topic="Fish")
     await service.fetch(near["id"])
-    common = {"event_type": "retrieval", "client_id": "agent"}
+    common = {"event_type": "retrieval", "client_id": "agent", "collection": "memory_vectors"}
     assert told(service, EventKind.RETRIEVAL) == [
         {
             **common,

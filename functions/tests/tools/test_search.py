@@ -20,7 +20,7 @@ async def test_matches_come_best_first_with_their_cosine_similarity(service: Ser
         await service.save(f"Fact at {degrees}")
     matches = await service.search("at 0")
     assert [match["score"] for match in matches] == [1.0, 0.5, 0.0, 0.0]
-    assert list(matches[0]) == ["id", "summary", "score", "metadata"]
+    assert list(matches[0]) == ["id", "summary", "score", "matched_by", "metadata"]
     assert matches[0]["summary"] == "Fact at 0"
 
 

@@ -141,8 +141,8 @@ def test_every_detail_of_a_write_is_in_its_fingerprint(draft: Draft, data: st.Da
 
 
 @given(st.floats(allow_nan=True))
-def test_a_score_is_between_zero_and_one_whatever_the_distance(distance: float) -> None:
-    assert 0 <= rules.score(distance) <= 1
+def test_a_score_is_between_zero_and_one_whatever_the_distance(similarity: float) -> None:
+    assert 0 <= rules.score(similarity) <= 1
 
 
 # --- Images ---

@@ -1,0 +1,144 @@
+"""The queries of a search in Firestore: the nearest vectors, how many memories hold a word, and which."""
+
+import asyncio
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from google.cloud.firestore_v1.async_client import AsyncClient
+from google.cloud.firestore_v1.async_collection import AsyncCollectionReference
+from google.cloud.firestore_v1.async_query import AsyncQuery
+from google.cloud.firestore_v1.async_vector_query import AsyncVectorQuery
+from google.cloud.firestore_v1.base_query import FieldFilter
+from google.cloud.firestore_v1.base_vector_query import DistanceMeasure
+from google.cloud.firestore_v1.field_path import FieldPath
+from google.cloud.firestore_v1.vector import Vector
+
+from metacortex.adapters.firestore_client import RETRY, answering
+from metacortex.adapters.firestore_documents import (
+    CONTENT,
+    COUNTS,
+    DISTANCE,
+    MEMORY_ID,
+    METADATA,
+    SUMMARY,
+    TERMS,
+    WORDS,
+    decode_candidate,
+)
+from metacortex.fusion import Candidate
+from metacortex.ports import Question, SearchFilters
+from metacortex.rules import similarity, summary
+
+STATE = "metadata.branch_state"
+TOPIC = "metadata.module_name"
+ORIGIN = "metadata.provenance.origin"
+
+
+class FirestoreSearch:
+    """The part of the MemoryStore port that searches."""
+
+    def __init__(self, client: AsyncClient, collection: str) -> None:
+        self._client = client
+        self._collection = client.collection(collection)
+        self._parts = client.collection(f"{collection}_parts")
+
+    async def count_terms(self, filters: SearchFilters, terms: Sequence[str]) -> dict[str, int]:
+        queries = [_holding(self._collection, filters, term).count() for term in terms]
+        async with answering():
+            counts = await asyncio.gather(*(query.get(retry=RETRY) for query in queries))
+        return {term: int(count[0][0].value) for term, count in zip(terms, counts, strict=True)}
+
+    async def nearest(self, question: Question, limit: int) -> list[Candidate]:
+        query = filtered(self._collection, question.filters).select([SUMMARY, METADATA, DISTANCE, *_words(question)])
+        documents = await _documents(_nearest(query, question, limit))
+        found = [
+            decode_candidate(memory_id, document, _similarity(document), by_vector=True)
+            for memory_id, document in documents.items()
+        ]
+        return await self._summarised(found)
+
+    async def nearest_parts(self, question: Question, limit: int) -> list[Candidate]:
+        query = filtered(self._parts, question.filters).select([MEMORY_ID, SUMMARY, METADATA, DISTANCE])
+        documents = await _documents(_nearest(query, question, limit))
+        return [
+            decode_candidate(document[MEMORY_ID], document, _similarity(document), by_vector=True)
+            for document in documents.values()
+        ]
+
+    async def holding(self, question: Question, term: str, limit: int) -> list[Candidate]:
+        vector_field = question.vector_field
+        fields = [SUMMARY, METADATA, vector_field, *_words(question)]
+        documents = await _documents(_holding(self._collection, question.filters, term).select(fields).limit(limit))
+        found = [
+            decode_candidate(memory_id, document, similarity(question.vector, document[vector_field]), by_vector=False)
+            for memory_id, document in documents.items()
+            # Where there is no vector of this space there is nothing to compare.
+            if len(document.get(vector_field) or ()) == len(question.vector)
+        ]
+        return await self._summarised(found)
+
+    async def _summarised(self, found: list[Candidate]) -> list[Candidate]:
+        contents = await self._contents(candidate.id for candidate in found if not candidate.summary)
+        return [
+            candidate if candidate.summary else replace(candidate, summary=summary(contents.get(candidate.id, "")))
+            for candidate in found
+        ]
+
+    async def _contents(self, memory_ids: Iterable[str]) -> dict[str, str]:
+        """The texts of documents that have no summary: those of MetaCortex 0.3, until they are upgraded."""
+        references = [self._collection.document(memory_id) for memory_id in memory_ids]
+        if not references:
+            return {}
+        async with answering():
+            snapshots = [snapshot async for snapshot in self._client.get_all(references, [CONTENT], retry=RETRY)]
+        return {snapshot.id: (snapshot.to_dict() or {}).get(CONTENT, "") for snapshot in snapshots}
+
+
+def filtered(collection: AsyncCollectionReference, filters: SearchFilters) -> AsyncQuery:
+    """The documents of one state, and of a topic and an origin where the filters name them."""
+    values = {
+        STATE: filters.branch_state.value,
+        TOPIC: filters.topic,
+        ORIGIN: filters.origin.value if filters.origin else None,
+    }
+    query: AsyncQuery = collection  # pyright: ignore[reportAssignmentType]
+    for path, value in values.items():
+        if value is not None:
+            query = query.where(filter=FieldFilter(path, "==", value))
+    return query
+
+
+def _holding(collection: AsyncCollectionReference, filters: SearchFilters, term: str) -> AsyncQuery:
+    # Equality on the key of a map needs no index of its own: Firestore merges those of the single fields.
+    return filtered(collection, filters).where(filter=FieldFilter(_path(WORDS, term), "==", True))  # noqa: FBT003
+
+
+def _nearest(query: AsyncQuery, question: Question, limit: int) -> AsyncVectorQuery:
+    return query.find_nearest(
+        question.vector_field,
+        Vector(question.vector),
+        limit=limit,
+        distance_measure=DistanceMeasure.COSINE,
+        distance_result_field=DISTANCE,
+    )
+
+
+def _similarity(document: Mapping[str, Any]) -> float:
+    """1 − the cosine distance; a stored vector without direction, whose distance is no number, is near to nothing."""
+    return 1 - document[DISTANCE] if math.isfinite(document[DISTANCE]) else 0.0
+
+
+async def _documents(query: AsyncQuery | AsyncVectorQuery) -> dict[str, Mapping[str, Any]]:
+    async with answering():
+        return {snapshot.id: snapshot.to_dict() or {} async for snapshot in query.stream(retry=RETRY)}
+
+
+def _words(question: Question) -> list[str]:
+    """Of a document's words only those that are asked for."""
+    return [_path(part, term) for part in (WORDS, COUNTS) for term in question.terms]
+
+
+def _path(part: str, term: str) -> str:
+    return FieldPath(TERMS, part, term).to_api_repr()

@@ -1,0 +1,115 @@
+"""One ranking out of two: how near a memory is in meaning, and which rare words of the query it holds. Pure functions.
+
+Both are brought to 0..1 over the candidates and added by weight. A word counts the more, the fewer memories hold it.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from metacortex import rules
+from metacortex.memory import Match, MatchedBy, Metadata
+
+RARE_TERMS = 3
+LEXICAL_CANDIDATES = 50
+# How fast holding a word more often stops to matter.
+_SATURATION = 1.2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """A memory that one of the queries found. `score` is its cosine similarity to the query as it is, -1..1.
+
+    `held` tells how often it holds each of the query's counted words, as far as the query that found it could see.
+    """
+
+    id: str
+    summary: str
+    score: float
+    metadata: Metadata
+    held: Mapping[str, int]
+    by_vector: bool
+
+
+def rare_terms(counts: Mapping[str, int]) -> dict[str, int]:
+    """The rarest words that any memory holds, and how many of their memories to fetch: at most 50 in all."""
+    room = LEXICAL_CANDIDATES
+    chosen: dict[str, int] = {}
+    for term in sorted((term for term in counts if counts[term]), key=lambda term: counts[term])[:RARE_TERMS]:
+        chosen[term] = min(counts[term], room)
+        room -= chosen[term]
+    return {term: limit for term, limit in chosen.items() if limit}
+
+
+def joined(candidates: Sequence[Candidate]) -> list[Candidate]:
+    """Each memory once: with its best score and the summary of what scored so, be it the whole or a part."""
+    best: dict[str, Candidate] = {}
+    for candidate in candidates:
+        known = best.get(candidate.id)
+        if known is None:
+            best[candidate.id] = candidate
+            continue
+        better = candidate if candidate.score > known.score else known
+        best[candidate.id] = replace(
+            better, held={**known.held, **candidate.held}, by_vector=known.by_vector or candidate.by_vector
+        )
+    return list(best.values())
+
+
+def ranked(candidates: Sequence[Candidate], counts: Mapping[str, int], weight: float) -> list[Match]:
+    """The candidates, each there once, as matches, best first. With `weight` 0 the order is that of their scores."""
+    rarity = _rarity(counts)
+    lexical = _spread([_lexical(candidate.held, rarity) for candidate in candidates])
+    semantic = _spread([candidate.score for candidate in candidates])
+    fused = {
+        candidate.id: weight * words + (1 - weight) * meaning
+        for candidate, words, meaning in zip(candidates, lexical, semantic, strict=True)
+    }
+    order = sorted(candidates, key=lambda candidate: (-fused[candidate.id], -candidate.score, candidate.id))
+    rare = rare_terms(counts)
+    return [_match(candidate, rare, len(counts)) for candidate in order]
+
+
+def _rarity(counts: Mapping[str, int]) -> dict[str, float]:
+    """What each word weighs. How many memories there are is not asked: that would cost reads and hardly changes the order."""
+    most = max(counts.values(), default=0)
+    return {term: math.log(1 + most / count) for term, count in counts.items() if count}
+
+
+def _lexical(held: Mapping[str, int], rarity: Mapping[str, float]) -> float:
+    return sum(rarity.get(term, 0) * often * (_SATURATION + 1) / (often + _SATURATION) for term, often in held.items())
+
+
+def _spread(values: Sequence[float]) -> list[float]:
+    """The values stretched to 0..1; all 0 where they are the same."""
+    low, high = min(values, default=0), max(values, default=0)
+    return [(value - low) / (high - low) if high > low else 0.0 for value in values]
+
+
+def _match(candidate: Candidate, rare: Mapping[str, int], terms: int) -> Match:
+    lexical = not rare.keys().isdisjoint(candidate.held)
+    by = (
+        MatchedBy.BOTH
+        if lexical and candidate.by_vector
+        else MatchedBy.VECTOR
+        if candidate.by_vector
+        else MatchedBy.LEXICAL
+    )
+    return Match(
+        id=candidate.id,
+        summary=candidate.summary,
+        score=rules.score(candidate.score),
+        metadata=candidate.metadata,
+        matched_by=by,
+        holds_all_terms=0 < terms <= len(candidate.held),
+    )
+
+
+def above_floor(matches: Sequence[Match], floor: float | None, limit: int) -> tuple[list[Match], int]:
+    """The `limit` best matches without those below the floor, and how many those are.
+
+    A match that holds every word of the query is what was asked for by name, however its meaning is scored.
+    """
+    best = matches[:limit]
+    kept = [match for match in best if floor is None or match.score >= floor or match.holds_all_terms]
+    return kept, len(best) - len(kept)
