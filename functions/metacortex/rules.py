@@ -128,7 +128,7 @@ def parts(text: str, size: int) -> list[str]:
     found: list[str] = []
     start = 0
     while start + size < len(text):
-        end = _last_break(text, start + size // 2, start + size)
+        end = _last_break(text, start + size * 3 // 4, start + size)
         found.append(text[start:end])
         start = _last_break(text, end - size // 4, end - size // 8)
     return [*found, text[start:]]

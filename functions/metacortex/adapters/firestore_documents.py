@@ -1,7 +1,9 @@
 """A memory as a Firestore document, in the contract's shape, and back. Reads what MetaCortex 0.3 wrote, too."""
 
 import hashlib
+import json
 from collections.abc import Mapping
+from dataclasses import replace
 from enum import Enum
 from typing import Any, TypeVar
 
@@ -23,6 +25,9 @@ from metacortex.memory import (
 )
 from metacortex.rules import DEFAULT_TOPIC, parse_time, summary
 from metacortex.spaces import FIRST_VECTOR_FIELD
+
+# Firestore takes 10 MiB in one commit, and vectors may need most of it.
+PARTS_METADATA_BYTES = 1_000_000
 
 CONTENT = "content"
 SUMMARY = "summary"
@@ -61,8 +66,13 @@ def encode_terms(terms: Mapping[str, int]) -> dict[str, Any]:
 
 
 def encode_parts(new: NewMemory) -> dict[str, dict[str, Any]]:
-    """The documents of a long memory's parts, by their ids. Each has what a hit shows of the memory."""
+    """The documents of a long memory's parts, by their ids. Each has what a hit shows of the memory.
+
+    Where a memory's references and sources, once in every part, would be too much for one commit, the parts do without.
+    """
     metadata = _encode_metadata(new.memory.metadata)
+    if len(json.dumps(metadata, ensure_ascii=False).encode()) * len(new.parts) > PARTS_METADATA_BYTES:
+        metadata = _encode_metadata(_without_lists(new.memory.metadata))
     return {
         part_id: {
             MEMORY_ID: new.memory.id,
@@ -85,6 +95,12 @@ def encode_change(before: Metadata, after: Metadata) -> dict[str, Any]:
     was, is_now = _encode_metadata(before), _encode_metadata(after)
     changed = [name for name in was | is_now if was.get(name) != is_now.get(name)]
     return {f"{METADATA}.{name}": is_now.get(name, DELETE_FIELD) for name in changed}
+
+
+def _without_lists(metadata: Metadata) -> Metadata:
+    """Metadata without its long lists: references and sources."""
+    provenance = metadata.provenance and replace(metadata.provenance, derived_from=())
+    return replace(metadata, artifact_refs=(), provenance=provenance)
 
 
 def _encode_metadata(metadata: Metadata) -> dict[str, Any]:

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from google.cloud.firestore_v1.async_client import AsyncClient
 
-from builders import NOON, FakeClock, Service, environment
-from channel import Channel
-from fakes import InMemoryMemories
+from builders import NOON, FakeClock, Service, environment, plane_models
+from channel import Channel, name_of
+from fakes import InMemoryMemories, PlaneEmbedder
 from metacortex.adapters.firestore_spaces import FirestoreSpaces
 from metacortex.bootstrap import Stores
 from metacortex.spaces import CollectionSpaces, Space
@@ -91,3 +91,35 @@ async def test_the_wider_query_asks_firestore_for_a_thousand_without_their_vecto
     assert [query.find_nearest.limit for query in nearest] == [1, 1_000]
     for query in nearest:
         assert "embedding" not in [field.field_path for field in query.select.fields]
+
+
+# --- How much one commit holds ---
+
+
+class FinestEmbedder(PlaneEmbedder):
+    """Vectors of the default size, of parts as short as any model's."""
+
+    def __init__(self) -> None:
+        super().__init__(Space("finest", 768, "plain"))
+        self.part_characters = 1_000
+
+    async def embed_query(self, text: str, *, text_format: str) -> tuple[float, ...]:
+        return tuple(1 / 768**0.5 for _ in range(768))
+
+
+@pytest.mark.slow
+async def test_the_longest_memory_with_all_its_parts_is_less_than_firestore_takes_in_one_commit(
+    channel: Channel, firestore_stores: Stores, firestore: AsyncClient
+) -> None:
+    service = Service(stores=firestore_stores, models=plane_models(embedder=FinestEmbedder()))
+    item = await service.save(
+        ("x" * 1_499 + "\n\n") * 260, artifact_refs=["r" * 1_000] * 50, derived_from=["s" * 1_500] * 100
+    )
+    commits = [request for request in channel.requests if name_of(request) == "Commit"]
+    # The emulator takes 4 MiB and production 10, which leaves room for vectors of 2,048 numbers.
+    assert max(len(type(commit).serialize(commit)) for commit in commits) < 4 * 1_024 * 1_024
+    parts = [snapshot.to_dict() or {} async for snapshot in firestore.collection("memory_vectors_parts").stream()]
+    assert 150 <= len(parts) <= 400
+    assert {part["memory_id"] for part in parts} == {item["id"]}
+    assert all("artifact_refs" not in part["metadata"] for part in parts)
+    assert len((await service.fetch(item["id"]))["metadata"]["artifact_refs"]) == 50
