@@ -44,6 +44,7 @@ BIRDS: Document = {
         case("birds that are fed", "owl", "heron", category="several"),
     ],
 }
+OFF_TOPIC = case("how is a will contested in court", category="off-topic")
 
 
 class Evaluation:

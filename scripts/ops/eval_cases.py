@@ -28,7 +28,7 @@ ATTEMPTS = 5
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """A search, and the ids of the memories that answer it."""
+    """A search, and the ids of the memories that answer it; none where nothing does."""
 
     query: str
     positive_ids: tuple[str, ...]

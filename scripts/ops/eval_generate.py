@@ -34,6 +34,7 @@ def synthetic(seed: int) -> Pack:
         *_states(),
         *_origins(),
         *_projects(chance),
+        *_off_topic(),
     ]
     memories = [entry for entry in everything if isinstance(entry, PackMemory)]
     # The order in which memories are saved must not matter.
@@ -256,3 +257,9 @@ def _projects(chance: random.Random) -> Part:
         yield PackCase(
             query=corpus.PROJECT_QUESTION, filter_topic=project, positive_keys=(project,), category="filter-topic"
         )
+
+
+def _off_topic() -> Part:
+    """What nothing in the corpus answers."""
+    for question in corpus.OFF_TOPIC:
+        yield PackCase(query=question, positive_keys=(), category="off-topic")

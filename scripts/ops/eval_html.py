@@ -6,7 +6,7 @@ from html import escape
 
 from metacortex.rules import format_time
 from ops.eval_metrics import Outcome, Summary, hit_at, recall_at
-from ops.eval_report import OVERALL, Report
+from ops.eval_report import OVERALL, Report, told_off_topic
 from ops.eval_run import Asked
 
 WIDTH, HEIGHT = 640, 260
@@ -48,26 +48,34 @@ def to_html(report: Report) -> str:
 
 def _body(report: Report, title: str) -> Iterator[str]:
     summaries = report.summaries()
-    outcomes = [asked.outcome for asked in report.result.asked if asked.outcome.error is None]
+    answered = [asked.outcome for asked in report.result.asked if asked.outcome.error is None]
+    looked_for = [outcome for outcome in answered if outcome.is_answerable]
     yield f"<h1>{title}</h1>"
     facts = {**report.searched, "cases": report.half, "began": format_time(report.began_at)}
     yield "<p>" + " · ".join(f"{escape(name)} {escape(value)}" for name, value in facts.items()) + "</p>"
     yield "<h2>Figures</h2>"
     yield _figures(summaries, report.cutoffs)
-    if outcomes:
+    if told := told_off_topic(report):
+        yield f"<p>{escape(told)}</p>"
+    if looked_for:
         yield "<h2>Found within the first k results</h2>"
         yield '<p><span class="one-text">■ hit@k</span> <span class="two-text">■ recall@k</span></p>'
-        yield _curves(outcomes, report.limit)
+        yield _curves(looked_for, report.limit)
         yield f"<h2>Recall@{report.limit} by category</h2>"
         yield _bars({name: figures.recall[report.limit] for name, figures in summaries.items()})
+    if answered:
         yield "<h2>Time of a search, in milliseconds</h2>"
-        yield _histogram([outcome.latency_ms for outcome in outcomes])
+        yield _histogram([outcome.latency_ms for outcome in answered])
     if report.comparison:
         yield f"<h2>Worse than in the baseline: {len(report.comparison.worse)} of {report.comparison.compared}</h2>"
         yield _table(("query", "how"), ((each.asked.case.query, each.says) for each in report.comparison.worse))
-    missed = [asked for asked in report.result.asked if recall_at(asked.outcome, report.limit) < 1]
+    missed = [asked for asked in report.result.asked if _is_missed(asked.outcome, report.limit)]
     yield f"<h2>Not everything found: {len(missed)} of {len(report.result.asked)}</h2>"
     yield _table(("query", "category", "filters", "found"), map(_missed, missed))
+
+
+def _is_missed(outcome: Outcome, limit: int) -> bool:
+    return outcome.error is not None or (outcome.is_answerable and recall_at(outcome, limit) < 1)
 
 
 def _missed(asked: Asked) -> Sequence[str]:

@@ -161,8 +161,6 @@ def _faults(pack: Pack) -> Iterator[str]:
 
 
 def _key_faults(case: PackCase, keys: Mapping[str, int]) -> Iterator[str]:
-    if not case.positive_keys:
-        yield ": must have at least one entry."
     for place, key in enumerate(case.positive_keys):
         if key not in keys:
             yield f"[{place}]: is the key of no memory in this pack."

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from metacortex.rules import format_time
 from ops.eval_baseline import Comparison
-from ops.eval_metrics import Outcome, Summary, summary
+from ops.eval_metrics import KEPT, OffTopic, Outcome, Summary, off_topic, summary
 from ops.eval_plan import Half, Partition
 from ops.eval_run import Asked, Result
 
@@ -54,6 +54,9 @@ class Report:
         groups = {OVERALL: everything, **dict(sorted(by_category.items()))}
         return {name: summary(outcomes, self.cutoffs) for name, outcomes in groups.items()}
 
+    def off_topic(self) -> OffTopic:
+        return off_topic([asked.outcome for asked in self.result.asked])
+
     def as_json(self) -> dict[str, Any]:
         overall, *categories = self.summaries().items()
         return {
@@ -67,6 +70,7 @@ class Report:
             "began_at": format_time(self.began_at),
             OVERALL: _summary_json(overall[1]),
             "categories": {name: _summary_json(figures) for name, figures in categories},
+            "off_topic": _off_topic_json(self.off_topic()),
             "baseline": _comparison_json(self.comparison) if self.comparison else None,
             "cases": [_case_json(asked) for asked in self.result.asked],
         }
@@ -84,6 +88,15 @@ def _summary_json(figures: Summary) -> dict[str, Any]:
     }
 
 
+def _off_topic_json(figures: OffTopic) -> dict[str, Any]:
+    return {
+        "cases": figures.cases,
+        "auc": _rounded(figures.auc, 4),
+        "floor": figures.floor,
+        "hidden": figures.hidden,
+    }
+
+
 def _case_json(asked: Asked) -> dict[str, Any]:
     outcome = asked.outcome
     return {
@@ -94,6 +107,7 @@ def _case_json(asked: Asked) -> dict[str, Any]:
         "positives": outcome.positives,
         "ranks": list(outcome.ranks),
         "results": outcome.results,
+        "best_score": outcome.best_score,
         "latency_ms": outcome.latency_ms,
         "error": outcome.error,
     }
@@ -130,11 +144,24 @@ def _parts(report: Report) -> Iterator[RenderableType]:
     half = "" if report.half is Half.ALL else f", {report.half} cases only"
     yield Text(f"{report.result.source}: {searched}{half}, {report.limit} results a case")
     yield _table(report)
+    if told := told_off_topic(report):
+        yield Text(told)
     if failed := [asked for asked in report.result.asked if asked.outcome.error]:
         yield Text(f"{_counted(len(failed))} failed and counts in no share:")
         yield from (Text(f"  {asked.case.query}: {asked.outcome.error}") for asked in failed)
     if report.comparison:
         yield from _compared(report.comparison)
+
+
+def told_off_topic(report: Report) -> str | None:
+    """How well off-topic cases are told apart, in one line; None where that cannot be said."""
+    figures = report.off_topic()
+    if figures.auc is None:
+        return None
+    return (
+        f"off-topic AUC {figures.auc:.3f}; the floor {figures.floor} keeps {KEPT:.0%} of the answerable cases"
+        f" and hides {figures.hidden} of {_counted(figures.cases)} that nothing answers"
+    )
 
 
 def _table(report: Report) -> Table:

@@ -75,5 +75,10 @@ async def _outcome(case: Case, limit: int, search: Search) -> Outcome:
     except SearchFailed as error:
         return Outcome(positives=positives, error=str(error))
     latency_ms = round((time.perf_counter() - began) * 1000, 1)
-    places = ranks(found, case.positive_ids)
-    return Outcome(positives=positives, ranks=places, results=len(found), latency_ms=latency_ms)
+    return Outcome(
+        positives=positives,
+        ranks=ranks([each.id for each in found], case.positive_ids),
+        results=len(found),
+        best_score=max((each.score for each in found), default=0.0),
+        latency_ms=latency_ms,
+    )

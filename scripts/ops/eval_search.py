@@ -4,6 +4,7 @@ import json
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import httpx2
@@ -21,8 +22,17 @@ from ops.processes import OpsError
 from ops.smoke_faults import body_of, refused, told
 from ops.smoke_plan import Plan as Connection
 
-Search = Callable[[Case, int], Awaitable[list[str]]]
-"""Asks a case for so many results; answers their ids, best first. Raises SearchFailed."""
+
+@dataclass(frozen=True)
+class Found:
+    """A result of a search; its score is 0..1."""
+
+    id: str
+    score: float
+
+
+Search = Callable[[Case, int], Awaitable[list[Found]]]
+"""Asks a case for so many results; answers them best first. Raises SearchFailed."""
 
 # The SDK logs what it also raises.
 logging.getLogger("mcp").addHandler(logging.NullHandler())
@@ -37,7 +47,7 @@ def in_process(plan: Plan) -> Search:
     store = bootstrap.firestore(plan.settings, plan.project).memories
     service = bootstrap.service(plan.settings, store, plan.models)
 
-    async def search(case: Case, limit: int) -> list[str]:
+    async def search(case: Case, limit: int) -> list[Found]:
         request = SearchRequest(
             query=case.query,
             topic=case.topic,
@@ -52,7 +62,7 @@ def in_process(plan: Plan) -> Search:
             raise OpsError("The isolated corpus was loaded with another model; load it again with this one.") from error
         except MetaCortexError as error:
             raise SearchFailed(f"{error.code}: {error.message}") from error
-        return [match.id for match in found.matches]
+        return [Found(match.id, match.score) for match in found.matches]
 
     return search
 
@@ -63,14 +73,14 @@ async def over_mcp(connection: Connection) -> AsyncGenerator[Search]:
     try:
         async with _connected(connection) as client:
 
-            async def search(case: Case, limit: int) -> list[str]:
+            async def search(case: Case, limit: int) -> list[Found]:
                 try:
                     result = await client.call_tool(
                         "search_context", {"query": case.query, "limit": limit, **case.filters}
                     )
                 except MCPError as error:
                     raise SearchFailed(f"JSON-RPC {error.code}: {error.message}") from error
-                return _ids(result)
+                return _found(result)
 
             yield search
     except Exception as error:
@@ -101,12 +111,12 @@ async def _connected(connection: Connection) -> AsyncGenerator[Client]:
             yield client
 
 
-def _ids(result: CallToolResult) -> list[str]:
+def _found(result: CallToolResult) -> list[Found]:
     if result.is_error:
         text = next((block.text for block in result.content if isinstance(block, TextContent)), "")
         raise SearchFailed(_told_by_the_tool(text))
     matches: list[dict[str, Any]] = (result.structured_content or {}).get("matches", [])
-    return [match["id"] for match in matches]
+    return [Found(match["id"], match["score"]) for match in matches]
 
 
 def _told_by_the_tool(text: str) -> str:

@@ -160,14 +160,19 @@ async def test_another_model_may_take_the_place_of_the_last_one(firestore: Async
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", ["1", "7"])
-async def test_a_correct_service_answers_every_lifecycle_case_at_once(evaluation: Evaluation, seed: str) -> None:
+async def test_a_correct_service_answers_lifecycle_cases_at_once_and_tells_off_topic_ones_apart(
+    evaluation: Evaluation, seed: str
+) -> None:
     await evaluation("generate", "--seed", seed, "--model", "local")
-    categories = (await evaluation.run())["categories"]
+    report = await evaluation.run("--retrieval", "hybrid")
+    categories, off_topic = report["categories"], report["off_topic"]
     decided = {name: figures for name, figures in categories.items() if name.startswith(("lifecycle-", "filter-"))}
     assert len(decided) == 6
     for figures in decided.values():
         assert figures["hit"]["1"] == figures["recall"]["5"] == 1.0
         assert figures["errors"] == figures["empty"] == 0
+    assert off_topic["cases"] == categories["off-topic"]["cases"] == 60
+    assert off_topic["auc"] >= 0.95
 
 
 @pytest.mark.slow

@@ -50,7 +50,6 @@ def with_case(**fields: Any) -> Document:
             with_memory(valid_from="2025-02-01", valid_until="2025-01-01"),
             "memories[3].valid_from: must be earlier than valid_until.",
         ),
-        (with_case(positive_keys=[]), "cases[3].positive_keys: must have at least one entry."),
         (with_case(positive_keys=["owl", "dodo"]), "cases[3].positive_keys[1]: is the key of no memory in this pack."),
         (with_case(query=" "), "cases[3].query: query is blank"),
         (with_case(valid_at="soon"), "cases[3].valid_at: not a time"),
@@ -102,7 +101,7 @@ def test_every_synthetic_pack_is_a_pack_as_others_write_them(tmp_path: Path, see
     assert result.stdout == f"{out} has {len(pack.memories)} memories and {len(pack.cases)} cases.\n"
     assert pack == synthetic(seed)
     assert 60 <= len(pack.memories) <= 150
-    assert 60 <= len(pack.cases) <= 120
+    assert 60 <= len(pack.cases) <= 180
 
 
 # --- LoCoMo ---

@@ -15,6 +15,7 @@ from builders import TOKENS, environment, path_of
 from evaluation import (
     BIRDS,
     HERON,
+    OFF_TOPIC,
     OWL,
     SWIFT,
     Document,
@@ -98,6 +99,52 @@ async def test_a_case_that_finds_nothing_is_empty_and_no_error(evaluation: Evalu
     overall = (await evaluation.run())["overall"]
     assert (overall["cases"], overall["empty"], overall["errors"]) == (4, 1, 0)
     assert overall["hit"]["10"] == 0.75
+
+
+async def test_a_case_without_an_answer_is_told_apart_and_counts_in_no_share(
+    evaluation: Evaluation, tmp_path: Path
+) -> None:
+    await evaluation.load({**BIRDS, "cases": [*BIRDS["cases"], OFF_TOPIC]})
+    report = await evaluation.run()
+    *answerable, unanswerable = report["cases"]
+    assert (unanswerable["positives"], unanswerable["ranks"], unanswerable["results"]) == (0, [], 3)
+    scores = [each["best_score"] for each in answerable]
+    assert 0 < unanswerable["best_score"] < min(scores) <= max(scores) <= 1
+    floor = report["off_topic"]["floor"]
+    assert unanswerable["best_score"] < floor <= min(scores)
+    assert report["off_topic"] == {"cases": 1, "auc": 1.0, "floor": floor, "hidden": 1}
+    assert (report["overall"]["cases"], report["overall"]["hit"]["1"], report["overall"]["mrr"]) == (4, 1.0, 1.0)
+    assert report["categories"]["off-topic"]["hit"] == {"1": None, "5": None, "10": None}
+    told = (
+        f"off-topic AUC 1.000; the floor {floor} keeps 95% of the answerable cases"
+        " and hides 1 of 1 case that nothing answers"
+    )
+    page = tmp_path / "page.html"
+    assert told in (await evaluation("run", "--model", "local", "--html", str(page))).stdout
+    assert told in Page(page.read_text()).text
+    assert OFF_TOPIC["query"] not in page.read_text()
+
+
+async def test_a_floor_leaves_a_case_without_an_answer_nothing_and_its_score_is_0(evaluation: Evaluation) -> None:
+    await evaluation.load({**BIRDS, "cases": [*BIRDS["cases"], OFF_TOPIC]})
+    floor = (await evaluation.run())["off_topic"]["floor"]
+    report = await evaluation.run(SEARCH_MIN_SCORE=str(floor))
+    assert (report["cases"][-1]["results"], report["cases"][-1]["best_score"]) == (0, 0.0)
+    assert report["off_topic"]["auc"] == 1.0
+    assert report["overall"]["empty"] == 0
+
+
+async def test_a_pack_of_nothing_but_cases_without_an_answer_has_no_shares(
+    evaluation: Evaluation, tmp_path: Path
+) -> None:
+    await evaluation.load({**BIRDS, "cases": [OFF_TOPIC]})
+    report = await evaluation.run("--html", str(tmp_path / "page.html"))
+    assert report["ok"] is True
+    assert report["off_topic"] == {"cases": 1, "auc": None, "floor": None, "hidden": None}
+    assert report["overall"]["mrr"] is None
+    page = Page((tmp_path / "page.html").read_text())
+    assert page.tags.count("svg") == 1
+    assert "off-topic AUC" not in page.text
 
 
 @pytest.mark.parametrize(("half", "kept"), [("even", [0, 2]), ("odd", [1]), ("all", [0, 1, 2])])
@@ -308,10 +355,13 @@ async def test_production_cases_are_asked_of_the_running_service(
     ]
     active = Case(query="night hunters", positive_ids=(ids[0],), category="production", topic="birds")
     draft = Case(query="night hunters", positive_ids=(ids[1],), category="production", state=BranchState.WIP)
-    await production(firestore, active, draft)
+    nothing = Case(query="contesting a will in court", positive_ids=(), category="off-topic")
+    await production(firestore, active, draft, nothing)
     arguments = ("--mode", "production", "--url", function.url)
     report = await evaluation.run(*arguments, MCP_ADMIN_TOKEN=TOKENS["default"])
-    assert [each["ranks"] for each in report["cases"]] == [[1], [1]]
+    assert [each["ranks"] for each in report["cases"]] == [[1], [1], []]
+    assert report["off_topic"]["auc"] == 1.0
+    assert report["cases"][0]["best_score"] > report["cases"][-1]["best_score"] > 0
     assert report["searched"] == {"service": f"{function.url}/mcp"}
     assert report["overall"]["latency_ms"]["p50"] > 0
     # A client that may not read drafts: that case fails, and the other one does not.
