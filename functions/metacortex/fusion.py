@@ -106,10 +106,13 @@ def _match(candidate: Candidate, rare: Mapping[str, int], terms: int) -> Match:
 
 
 def above_floor(matches: Sequence[Match], floor: float | None, limit: int) -> tuple[list[Match], int]:
-    """The `limit` best matches without those below the floor, and how many those are.
+    """The `limit` best matches that are not below the floor, and how many of the `limit` best of all are.
 
     A match that holds every word of the query is what was asked for by name, however its meaning is scored.
     """
-    best = matches[:limit]
-    kept = [match for match in best if floor is None or match.score >= floor or match.holds_all_terms]
-    return kept, len(best) - len(kept)
+
+    def is_below(match: Match) -> bool:
+        return floor is not None and match.score < floor and not match.holds_all_terms
+
+    kept = [match for match in matches if not is_below(match)]
+    return kept[:limit], sum(map(is_below, matches[:limit]))

@@ -121,7 +121,7 @@ def summary(text: str) -> str:
 def parts(text: str, size: int) -> list[str]:
     """A text longer than `size` in stretches of at most that, each beginning a little before the last one ended.
 
-    They end where a paragraph, a sentence or at least a word does. A shorter text has no parts.
+    They end where a paragraph, a sentence or at least a word does. Blank ones are left out; a shorter text has no parts.
     """
     if len(text) <= size:
         return []
@@ -131,7 +131,7 @@ def parts(text: str, size: int) -> list[str]:
         end = _last_break(text, start + size * 3 // 4, start + size)
         found.append(text[start:end])
         start = _last_break(text, end - size // 4, end - size // 8)
-    return [*found, text[start:]]
+    return [part for part in (*found, text[start:]) if part.strip()]
 
 
 def _last_break(text: str, low: int, high: int) -> int:

@@ -320,7 +320,8 @@ class MemoryService:
         if valid_at is None:
             return found, False
         valid = [candidate for candidate in found if rules.is_valid_at(candidate.metadata, valid_at)]
-        if len(valid) >= limit or all(len(leg) < size for leg in near):
+        memories, parts = near
+        if len(valid) >= limit or (len(memories) < size and len(parts) < max(size, self._options.candidates)):
             return valid, False
         near = await self._near(question, WIDER_CANDIDATES)
         found = fusion.joined([*chain(*near), *by_words])
@@ -328,8 +329,11 @@ class MemoryService:
         return valid, len(valid) < limit and any(len(leg) == WIDER_CANDIDATES for leg in near)
 
     async def _near(self, question: Question, size: int) -> tuple[list[Candidate], list[Candidate]]:
-        """The nearest memories, and the nearest parts of long ones."""
-        return await asyncio.gather(self._store.nearest(question, size), self._store.nearest_parts(question, size))
+        """The nearest memories, and the nearest parts of long ones; of these many may belong to one memory."""
+        return await asyncio.gather(
+            self._store.nearest(question, size),
+            self._store.nearest_parts(question, max(size, self._options.candidates)),
+        )
 
     async def _holding(self, question: Question, counts: Mapping[str, int]) -> list[Candidate]:
         """Memories that hold one of the query's rarest words."""

@@ -26,7 +26,7 @@ class LocalEmbedder:
 
     space = Space("wordllama-l2-supercat", 256, DATED)
     known_formats = (DATED, "plain")
-    part_characters = 2_000
+    part_characters = 1_000
     near_duplicate = 0.95
 
     async def embed_documents(self, documents: Sequence[Document], *, text_format: str) -> list[tuple[float, ...]]:

@@ -88,7 +88,7 @@ async def test_a_search_by_vectors_alone_is_two_queries_at_once(channel: Channel
     service = Service(settings=environment(RETRIEVAL_MODE="vector"), stores=firestore_stores)
     await service.search("which owl at 0")
     limits = [request.structured_query.find_nearest.limit for request in channel.requests[:2]]
-    assert limits == [5, 5]
+    assert limits == [5, 50]
     assert channel.calls == ["RunQuery", "RunQuery", "Commit"]
 
 

@@ -21,6 +21,7 @@ from metacortex.memory import (
     Modality,
     NewMemory,
     Origin,
+    Part,
     Provenance,
 )
 from metacortex.ports import (
@@ -215,6 +216,196 @@ async def test_a_match_carries_the_whole_metadata(store: MemoryStore) -> None:
     await save(store, replace(a_memory("memory-1"), memory=WHOLE))
     [match] = await store.nearest(question(branch_state=BranchState.WIP), 10)
     assert match.metadata == WHOLE.metadata
+
+
+# --- Words ---
+
+
+def holding(name: str, *words: str, vector: tuple[float, float] = (1.0, 0.0), **metadata: object) -> NewMemory:
+    """A memory that holds these words, each as often as it is named."""
+    return replace(a_memory(name, vector, **metadata), terms={word: words.count(word) for word in words})
+
+
+async def held_by(store: MemoryStore, term: str, limit: int = 50, **filters: Any) -> list[str]:
+    return sorted(found.id for found in await store.holding(question((term,), **filters), term, limit))
+
+
+async def test_words_are_counted_in_the_memories_that_pass_the_filters(store: MemoryStore) -> None:
+    await save(store, holding("a", "owl", "owl", "barn"))
+    await save(store, holding("b", "owl", topic="Owls"))
+    await save(store, holding("c", "owl", branch_state=BranchState.WIP))
+    await save(store, a_memory("no words"))
+    active = SearchFilters(branch_state=BranchState.ACTIVE)
+    assert await store.count_terms(active, ["owl", "barn", "mouse"]) == {"owl": 2, "barn": 1, "mouse": 0}
+    assert await store.count_terms(replace(active, topic="Owls"), ["barn", "owl"]) == {"barn": 0, "owl": 1}
+    assert await store.count_terms(active, []) == {}
+
+
+async def test_what_holds_a_word_comes_with_its_similarity_its_words_and_its_metadata(store: MemoryStore) -> None:
+    far = replace(holding("memory-1", "owl", "owl", "barn", "mouse", vector=(0.6, 0.8)), memory=WHOLE)
+    await save(store, far)
+    await save(store, holding("without", "barn", branch_state=BranchState.WIP))
+    [found] = await store.holding(question(("owl", "barn"), branch_state=BranchState.WIP), "owl", 50)
+    assert (found.id, found.score, found.by_vector) == ("memory-1", 0.6, False)
+    assert found.held == {"owl": 2, "barn": 1}
+    assert found.metadata == WHOLE.metadata
+    assert found.summary == "Ready for NUL \0, 🦉 and \u202eright to left"
+
+
+async def test_what_is_near_comes_with_the_words_that_are_asked_for(store: MemoryStore) -> None:
+    await save(store, holding("a", "owl", "owl", "barn"))
+    await save(store, a_memory("b", (0.0, 1.0)))
+    found = await store.nearest(question(("owl", "mouse")), 5)
+    assert [(each.id, each.held, each.by_vector) for each in found] == [("a", {"owl": 2}, True), ("b", {}, True)]
+
+
+@pytest.mark.parametrize(("asked", "stored"), FILTERS, ids=["state", "topic", "origin"])
+async def test_filters_apply_before_memories_are_chosen_by_their_words(
+    store: MemoryStore, asked: dict[str, Any], stored: Callable[[int], dict[str, Any]]
+) -> None:
+    for i in range(10):
+        metadata: dict[str, Any] = stored(i)
+        await save(store, holding(f"m{i}", "owl", **metadata))
+    assert await held_by(store, "owl", 1, **asked) == ["m9"]
+
+
+async def test_no_more_memories_that_hold_a_word_come_than_asked_for(store: MemoryStore) -> None:
+    for i in range(5):
+        await save(store, holding(f"m{i}", "owl"))
+    assert len(await held_by(store, "owl", 3)) == 3
+
+
+ODD_WORDS = [
+    "a.md",
+    "e-1042",
+    "v1.2.3",
+    "owner/repo#42",
+    "c++",
+    "a@b.c",
+    "12:30",
+    "雾凇",
+    "हिन्दी",
+    "42",
+    "𠮷野",
+    "x" * 64,
+]
+
+
+async def test_every_kind_of_word_is_counted_and_found(store: MemoryStore) -> None:
+    await save(store, holding("all", *ODD_WORDS, *ODD_WORDS))
+    await save(store, holding("none", "owl"))
+    active = SearchFilters(branch_state=BranchState.ACTIVE)
+    assert await store.count_terms(active, ODD_WORDS) == dict.fromkeys(ODD_WORDS, 1)
+    for word in ODD_WORDS:
+        assert await held_by(store, word) == ["all"]
+    [found] = await store.holding(question(tuple(ODD_WORDS)), "a.md", 50)
+    assert found.held == dict.fromkeys(ODD_WORDS, 2)
+
+
+async def test_what_has_no_vector_of_the_space_is_found_neither_by_meaning_nor_by_words(store: MemoryStore) -> None:
+    elsewhere = holding("elsewhere", "owl")
+    await save(store, replace(elsewhere, embedding=replace(elsewhere.embedding, vector_field="embedding_2")))
+    await save(store, holding("here", "owl"))
+    assert await held_by(store, "owl") == ["here"]
+    assert [found.id for found in await store.nearest(question(), 5)] == ["here"]
+
+
+# --- Parts of long memories ---
+
+
+def long(name: str, *vectors: tuple[float, float], **metadata: object) -> NewMemory:
+    """A memory in parts with these vectors, itself far from everything that tests ask for."""
+    parts = tuple(Part(summary=f"Part {i} of {name}", vector=vector) for i, vector in enumerate(vectors))
+    return replace(a_memory(name, (0.0, -1.0), **metadata), parts=parts)
+
+
+async def parts_of(store: MemoryStore, limit: int = 10, **filters: Any) -> list[tuple[str, str]]:
+    return [(found.id, found.summary) for found in await store.nearest_parts(question(**filters), limit)]
+
+
+async def test_the_nearest_parts_come_nearest_first_under_their_memories(store: MemoryStore) -> None:
+    await save(store, long("a", (0.0, 1.0), (1.0, 0.0)))
+    await save(store, long("b", (0.6, 0.8)))
+    await save(store, a_memory("short"))
+    found = await store.nearest_parts(question(("owl",)), 10)
+    assert [(part.id, part.summary, part.score) for part in found] == [
+        ("a", "Part 1 of a", 1.0),
+        ("b", "Part 0 of b", 0.6),
+        ("a", "Part 0 of a", 0.0),
+    ]
+    assert all(part.by_vector and not part.held for part in found)
+    assert await parts_of(store, 1) == [("a", "Part 1 of a")]
+
+
+async def test_a_part_carries_the_whole_metadata_of_its_memory(store: MemoryStore) -> None:
+    await save(store, replace(long("memory-1", (1.0, 0.0)), memory=WHOLE))
+    [found] = await store.nearest_parts(question(branch_state=BranchState.WIP), 10)
+    assert found.metadata == WHOLE.metadata
+
+
+@pytest.mark.parametrize(("asked", "stored"), FILTERS, ids=["state", "topic", "origin"])
+async def test_filters_apply_before_parts_are_chosen(
+    store: MemoryStore, asked: dict[str, Any], stored: Callable[[int], dict[str, Any]]
+) -> None:
+    for i in range(10):
+        metadata: dict[str, Any] = stored(i)
+        await save(store, long(f"m{i}", (1.0, 0.0) if i < 9 else (0.0, 1.0), **metadata))
+    assert [name for name, _ in await parts_of(store, 1, **asked)] == ["m9"]
+
+
+async def test_parts_are_stored_with_their_memory_or_not_at_all(store: MemoryStore) -> None:
+    before, _ = await store.fingerprint("print")
+    assert await store.save(long("one", (1.0, 0.0)), before, an_event("e1"))
+    assert not await store.save(long("two", (1.0, 0.0)), before, an_event("e2"))
+    assert [name for name, _ in await parts_of(store)] == ["one"]
+
+
+async def test_parts_change_with_a_deprecated_memory(store: MemoryStore) -> None:
+    await save(store, long("old", (1.0, 0.0), (0.6, 0.8)))
+    await save(store, long("kept", (0.8, 0.6)))
+
+    async def work(read: ReadMetadata) -> tuple[None, Change | None]:
+        before = await read("old")
+        assert before is not None
+        return None, deprecation("old", before, "kept")
+
+    await store.transact(work, lambda _: an_event("e"))
+    assert [name for name, _ in await parts_of(store)] == ["kept"]
+    found = await store.nearest_parts(question(branch_state=BranchState.DEPRECATED), 10)
+    assert [part.summary for part in found] == ["Part 0 of old", "Part 1 of old"]
+    old = await store.get("old")
+    assert old is not None
+    assert {part.metadata.superseded_by for part in found} == {"kept"}
+    assert all(part.metadata == old.metadata for part in found)
+
+
+async def test_parts_change_with_the_sources_of_a_merge_and_the_merged_memory_has_its_own(store: MemoryStore) -> None:
+    for name in ("a", "b"):
+        await save(store, long(name, (1.0, 0.0), (0.6, 0.8), branch_state=BranchState.WIP))
+    found = await store.versions(["a", "b"])
+    changes = [
+        replace(deprecation(source.memory.id, source.memory.metadata, "merged"), revision=source.revision)
+        for source in found
+        if source
+    ]
+    assert await store.consolidate(long("merged", (1.0, 0.0)), changes, an_event("e"))
+    assert [name for name, _ in await parts_of(store)] == ["merged"]
+    assert await parts_of(store, branch_state=BranchState.WIP) == []
+    assert len(await parts_of(store, branch_state=BranchState.DEPRECATED)) == 4
+
+
+async def test_of_a_merge_that_is_refused_no_parts_are_stored(store: MemoryStore) -> None:
+    changes = await sources(store)
+    assert await store.consolidate(a_memory("first"), changes, an_event("e1"))
+    assert not await store.consolidate(long("second", (1.0, 0.0)), changes, an_event("e2"))
+    assert await parts_of(store) == []
+
+
+@pytest.mark.parametrize("name", ["x" * 1_480, "a b", "雾凇", "%2F..", "`.`"])
+async def test_parts_belong_to_their_memory_whatever_its_id(store: MemoryStore, name: str) -> None:
+    await save(store, long(name, (1.0, 0.0)))
+    await save(store, long(f"{name[:1_400]}!", (0.6, 0.8)))
+    assert [memory_id for memory_id, _ in await parts_of(store)] == [name, f"{name[:1_400]}!"]
 
 
 # --- Listings ---
