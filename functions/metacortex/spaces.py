@@ -54,11 +54,11 @@ class WorkingSpace:
 
 
 def working_space(listed: CollectionSpaces, configured: Space, known_formats: tuple[str, ...]) -> WorkingSpace:
-    """The listed space of the configured model and dimensions; the listing decides the format.
+    """The listed space of the configured model and dimensions; the listing decides the format, by its current space first.
 
     Raises EmbeddingSpaceMismatch where none is listed, or where its format is not one this service can write.
     """
-    for space_id, vector_field in listed.fields.items():
+    for space_id, vector_field in sorted(listed.fields.items(), key=lambda item: item[0] != listed.current):
         space = Space.parse(space_id)
         if space is None or (space.model, space.dimensions) != (configured.model, configured.dimensions):
             continue
@@ -66,7 +66,8 @@ def working_space(listed: CollectionSpaces, configured: Space, known_formats: tu
             return WorkingSpace(space, vector_field)
     raise EmbeddingSpaceMismatch(
         f"This collection's vectors are in the space {listed.current}, but the service is configured for {configured.id}; "
-        "configure the collection's model and dimensions again, or use another MEMORY_COLLECTION."
+        "configure the collection's model and dimensions again, move the memories with `metacortex reembed`, or use another "
+        "MEMORY_COLLECTION."
     )
 
 

@@ -5,9 +5,12 @@ import typer
 from ops import profile
 from ops.eval import app as evaluation
 from ops.indexes import indexes
+from ops.look_inside import inspect
 from ops.models import models
 from ops.preflight import preflight
+from ops.reembed import reembed
 from ops.smoke import smoke
+from ops.tail import tail
 from ops.upgrade import upgrade
 
 app = typer.Typer(
@@ -22,6 +25,9 @@ app.command()(smoke)
 app.command()(indexes)
 app.command()(models)
 app.command()(preflight)
+app.command()(reembed)
+app.command()(inspect)
+app.command()(tail)
 app.command()(upgrade)
 app.add_typer(profile.app, name="profile")
 app.add_typer(evaluation, name="eval")
