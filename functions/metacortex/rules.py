@@ -25,6 +25,8 @@ LISTED = 100
 DOCUMENT_ID_BYTES = 1_500
 SUMMARY_CHARACTERS = 220
 PAGE_CHARACTERS = 50_000
+# A memory and its parts are one commit, and Firestore takes 10 MiB in one.
+MOST_PARTS = 200
 DUPLICATE_WINDOW_MS = 15 * 60 * 1000
 DEFAULT_TOPIC = "general"
 
@@ -116,6 +118,11 @@ def summary(text: str) -> str:
     """The text on one line: white space collapsed, at most 220 characters."""
     collapsed = " ".join(text.split())
     return collapsed if len(collapsed) <= SUMMARY_CHARACTERS else collapsed[: SUMMARY_CHARACTERS - 3] + "..."
+
+
+def stretches(text: str, page: int) -> list[str]:
+    """The parts of a text longer than a page. Those of a very long text are longer than a page, rather than too many."""
+    return parts(text, max(page, len(text) // MOST_PARTS))
 
 
 def parts(text: str, size: int) -> list[str]:

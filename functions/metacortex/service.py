@@ -56,8 +56,6 @@ from metacortex.terms import memory_terms, query_terms
 
 COMMIT_ATTEMPTS = 3
 WIDER_CANDIDATES = 1_000
-# A memory and its parts are one commit, and Firestore takes 10 MiB in one.
-MOST_PARTS = 200
 SIMILAR = 3
 SIMILAR_SECONDS = 2.0
 
@@ -228,8 +226,7 @@ class MemoryService:
 
     async def _embed(self, document: Document, working: WorkingSpace) -> tuple[tuple[float, ...], tuple[Part, ...]]:
         """The vector of a text; for a long one the mean of its parts' vectors, and these parts."""
-        size = max(self._embedder.part_characters, len(document.text) // MOST_PARTS)
-        stretches = rules.parts(document.text, size)
+        stretches = rules.stretches(document.text, self._embedder.part_characters)
         documents = [replace(document, text=stretch) for stretch in stretches] or [document]
         vectors = await self._embedder.embed_documents(documents, text_format=working.space.text_format)
         if not stretches:

@@ -2,7 +2,7 @@
 
 import typer
 
-from ops import profile
+from ops import archive, profile
 from ops.eval import app as evaluation
 from ops.indexes import indexes
 from ops.look_inside import inspect
@@ -30,6 +30,7 @@ app.command()(inspect)
 app.command()(tail)
 app.command()(upgrade)
 app.add_typer(profile.app, name="profile")
+app.add_typer(archive.app, name="archive")
 app.add_typer(evaluation, name="eval")
 
 

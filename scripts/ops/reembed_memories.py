@@ -78,7 +78,7 @@ def texts_of(snapshot: DocumentSnapshot, part_characters: int) -> Texts:
     metadata = decode_metadata(document)
     text: str = document.get(RETRIEVAL_TEXT) or document.get(CONTENT) or ""
     date = metadata.created_at if metadata.valid_from is None else metadata.valid_from
-    stretches = rules.parts(text, part_characters) or [text]
+    stretches = rules.stretches(text, part_characters) or [text]
     return Texts(snapshot, tuple(Document(text=each, topic=metadata.topic, date=date) for each in stretches))
 
 

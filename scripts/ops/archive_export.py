@@ -1,0 +1,108 @@
+"""Writing an archive: every document of a collection as it was at one moment, page by page."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from google.api_core.exceptions import FailedPrecondition, InvalidArgument
+from google.cloud.firestore_v1.async_client import AsyncClient
+from google.cloud.firestore_v1.async_query import AsyncQuery
+
+from metacortex.adapters.firestore_client import RETRY, answering
+from metacortex.adapters.firestore_memories import ID
+from metacortex.adapters.firestore_spaces import FirestoreSpaces
+from metacortex.spaces import CollectionSpaces
+from ops.archive_folder import Folder, Manifest, Source, Spaces
+from ops.archive_lines import Archived, archived, keepable
+from ops.archive_place import Place, connect
+from ops.processes import OpsError
+from ops.progress import Tell
+
+# Few enough that even the largest documents come within the store's deadline.
+PAGE = 100
+
+
+@dataclass(frozen=True, kw_only=True)
+class Export:
+    """What to archive, and where."""
+
+    place: Place
+    folder: Folder
+    force: bool
+
+
+async def export(plan: Export, tell: Tell) -> Manifest:
+    """Write the archive, and tell what it is.
+
+    Raises OpsError where it cannot be written or may not replace the one that is there, and MetaCortexError where the store
+    fails. Whatever ends it early, the folder is as it was.
+    """
+    place, folder = plan.place, plan.folder
+    folder.require_replaceable(place.project, place.collection, force=plan.force)
+    client = connect(place)
+    spaces = FirestoreSpaces(client, place.collection)
+    async with answering():
+        snapshot = await spaces.document.get(retry=RETRY)
+    named, moment = spaces.remember(snapshot), snapshot.read_time
+    memories = _Memories(client, place.collection, named, moment)
+    if not await memories.any():
+        raise OpsError(f"{place} holds no memories; check --project and --collection.")
+    with folder.replaced(_source(place, named, moment), force=plan.force) as new:
+        await memories.read(new.add, tell)
+    manifest = folder.manifest()
+    assert manifest is not None
+    return manifest
+
+
+def _source(place: Place, named: CollectionSpaces | None, moment: datetime) -> Source:
+    return Source(
+        # Never of the future, however the clock of the store goes.
+        created_at=min(datetime.fromtimestamp(moment.timestamp(), UTC), datetime.now(UTC)),
+        project=place.project,
+        collection=place.collection,
+        embedding_space=Spaces(current=named.current, spaces=named.fields) if named else None,
+    )
+
+
+class _Memories:
+    """The memories of a collection at one moment, which Firestore remembers for an hour."""
+
+    def __init__(self, client: AsyncClient, collection: str, named: CollectionSpaces | None, moment: datetime) -> None:
+        self._collection = client.collection(collection)
+        self._query = self._collection.order_by(ID)
+        self._vector_fields = frozenset(named.fields.values()) if named else frozenset[str]()
+        self._moment = moment
+
+    async def any(self) -> bool:
+        async with answering():
+            return bool(await self._query.select([]).limit(1).get(retry=RETRY, read_time=self._moment))
+
+    async def read(self, take: Callable[[Archived], None], tell: Tell) -> None:
+        """Gives every memory, by id, and keeps none."""
+        count = 0
+        page = await self._page(self._query, take)
+        while page:
+            count += len(page)
+            tell("Reading memories", count, None)
+            after = {ID: self._collection.document(page[-1])}
+            page = await self._page(self._query.start_after(after), take) if len(page) == PAGE else []
+
+    async def _page(self, query: AsyncQuery, take: Callable[[Archived], None]) -> list[str]:
+        """Gives the first memories of a query; returns their ids."""
+        ids: list[str] = []
+        async with answering():
+            try:
+                with keepable(self._collection.id):
+                    async for snapshot in query.limit(PAGE).stream(retry=RETRY, read_time=self._moment):
+                        take(archived(snapshot.id, snapshot.to_dict() or {}, self._vector_fields))
+                        ids.append(snapshot.id)
+            except (FailedPrecondition, InvalidArgument) as error:
+                raise OpsError(_TOO_LATE) from error
+        return ids
+
+
+_TOO_LATE = (
+    "Firestore no longer knows the moment at which reading began: without point-in-time recovery it remembers one hour."
+    " Nothing was replaced. Run this from a machine that is nearer to the database, or switch that recovery on with"
+    " `gcloud firestore databases update --enable-pitr --project PROJECT`, which lets a reading take seven days."
+)
