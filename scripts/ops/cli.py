@@ -2,7 +2,7 @@
 
 import typer
 
-from ops import archive, profile
+from ops import archive, mirror, profile
 from ops.eval import app as evaluation
 from ops.indexes import indexes
 from ops.look_inside import inspect
@@ -31,6 +31,7 @@ app.command()(tail)
 app.command()(upgrade)
 app.add_typer(profile.app, name="profile")
 app.add_typer(archive.app, name="archive")
+app.add_typer(mirror.app, name="mirror")
 app.add_typer(evaluation, name="eval")
 
 

@@ -1,0 +1,31 @@
+"""Making a mirror: one pass over everything, as of one moment."""
+
+import os
+from contextlib import aclosing
+
+from ops.mirror_database import Database
+from ops.mirror_folder import MirrorFolder
+from ops.mirror_project import EMULATOR, place
+from ops.mirror_report import Backup
+from ops.processes import OpsError
+from ops.progress import Tell
+
+
+async def back_up(backup: Backup, tell: Tell) -> None:
+    """Write everything that the database of a project holds. Raises OpsError; a mirror that was there then still is."""
+    folder = MirrorFolder(backup.folder)
+    folder.require_room_for(backup.project)
+    database = Database(backup.project)
+    moment = await database.moment()
+    with folder.replacing(backup.project, moment) as writer:
+        written = 0
+        async with aclosing(database.records(moment)) as records:
+            async for record in records:
+                writer.add(record)
+                written += 1
+                tell("Reading documents", written, None)
+        if not written:
+            raise OpsError(
+                f"{place(backup.project)} holds no documents, so that there is nothing to back up; check the project's id."
+            )
+        backup.manifest = writer.finish(backup.project, os.environ.get(EMULATOR) or None)
