@@ -12,9 +12,8 @@ import typer
 from metacortex import bootstrap
 from metacortex.errors import ConfigurationError
 from metacortex.settings import Settings, load
-from ops.archive_place import EMULATOR, Place, place_of
-from ops.endpoints import PROJECT
 from ops.local_settings import Faulty, read_settings
+from ops.place import EMULATOR, CollectionOption, Place, ProjectOption, place_of
 from ops.processes import OpsError
 from ops.terminal import say
 
@@ -33,12 +32,6 @@ PLACES = "functions/.env, functions/.secret.local or the environment"
 
 app = typer.Typer(no_args_is_help=True, help="Memories as plain files: write an archive, check it, restore it.")
 
-Project = Annotated[
-    str | None,
-    typer.Option(
-        metavar="ID", help=f"The project that holds the database. Needed, unless {EMULATOR} is set: then {PROJECT}."
-    ),
-]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object at the end, and nothing else.")]
 ExistingFolder = Annotated[
     Path, typer.Argument(metavar="DIR", exists=True, file_okay=False, help="The folder of the archive.")
@@ -54,10 +47,8 @@ def export(  # noqa: PLR0913 - the options of a command
         Path, typer.Argument(metavar="DIR", file_okay=False, help="The folder to write to; it is made if need be.")
     ],
     *,
-    project: Project = None,
-    collection: Annotated[
-        str, typer.Option(metavar="NAME", help="The collection of memories, as MEMORY_COLLECTION names it.")
-    ] = Settings.memory_collection,
+    project: ProjectOption = None,
+    collection: CollectionOption = Settings.memory_collection,
     force: Annotated[
         bool, typer.Option("--force", help="Replace a larger archive too, and one of another collection.")
     ] = False,
@@ -147,7 +138,7 @@ def restore(  # noqa: PLR0913 - the options of a command
     folder: ExistingFolder,
     *,
     into: Annotated[str, typer.Option(metavar="NAME", help="The collection to restore the memories into.")],
-    project: Project = None,
+    project: ProjectOption = None,
     write: Annotated[bool, typer.Option("--write", help="Write. Without this, only tell what would be written.")] = (
         False
     ),

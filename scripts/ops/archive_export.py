@@ -14,7 +14,7 @@ from metacortex.adapters.firestore_spaces import FirestoreSpaces
 from metacortex.spaces import CollectionSpaces
 from ops.archive_folder import Folder, Manifest, Source, Spaces
 from ops.archive_lines import Archived, archived, keepable
-from ops.archive_place import Place, connect
+from ops.place import Place, connect
 from ops.processes import OpsError
 from ops.progress import Tell
 

@@ -18,7 +18,7 @@ from metacortex.spaces import CollectionSpaces, WorkingSpace, unnamed_space, wor
 from ops.archive_embed import made_again
 from ops.archive_folder import Archive
 from ops.archive_lines import SPACE, Archived, archived, keepable
-from ops.archive_place import Place, connect
+from ops.place import Place, connect
 from ops.processes import OpsError
 from ops.progress import Tell
 

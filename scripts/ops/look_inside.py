@@ -12,7 +12,7 @@ from metacortex.errors import MetaCortexError
 from metacortex.settings import Settings
 from ops.look_costs import BYTES_A_MEMORY, DAYS, EVENT, FREE_A_DAY, GIB_MONTH, Corpus, Cost, costs
 from ops.look_indexes import Indexes, indexes, shown
-from ops.place import CollectionOption, Place, ProjectOption, connect, place
+from ops.place import CollectionOption, Place, ProjectOption, connect, place_of
 from ops.processes import OpsError
 from ops.progress import Tell, progress
 from ops.tail import line, plain
@@ -66,7 +66,7 @@ def inspect(
     gcloud auth login && gcloud auth application-default login
     ./scripts/metacortex inspect --project PROJECT
     """
-    where = place(project, collection)
+    where = place_of(project, collection)
     try:
         with progress(quiet=as_json) as tell:
             look = asyncio.run(_look(where, tell))

@@ -9,8 +9,8 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from ops.endpoints import PROJECT
-from ops.mirror_project import EMULATOR, read_project
 from ops.mirror_report import Backup, Gate, Holder, Report, Restore
+from ops.place import EMULATOR, read_project
 from ops.processes import OpsError
 from ops.progress import Tell, progress
 from ops.terminal import say, show

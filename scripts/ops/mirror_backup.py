@@ -5,8 +5,8 @@ from contextlib import aclosing
 
 from ops.mirror_database import Database
 from ops.mirror_folder import MirrorFolder
-from ops.mirror_project import EMULATOR, place
 from ops.mirror_report import Backup
+from ops.place import EMULATOR, database_of
 from ops.processes import OpsError
 from ops.progress import Tell
 
@@ -26,6 +26,6 @@ async def back_up(backup: Backup, tell: Tell) -> None:
                 tell("Reading documents", written, None)
         if not written:
             raise OpsError(
-                f"{place(backup.project)} holds no documents, so that there is nothing to back up; check the project's id."
+                f"{database_of(backup.project)} holds no documents, so that there is nothing to back up; check the project's id."
             )
         backup.manifest = writer.finish(backup.project, os.environ.get(EMULATOR) or None)

@@ -5,7 +5,7 @@ import os
 from google.api_core import exceptions
 from google.auth.exceptions import GoogleAuthError
 
-from ops.mirror_project import EMULATOR, place
+from ops.place import EMULATOR, database_of
 
 PASSING = (
     exceptions.ServiceUnavailable,
@@ -21,7 +21,7 @@ def meaning(error: Exception, project: str) -> str:
     """One sentence for whoever ran the command."""
     if isinstance(error, exceptions.RetryError) and error.cause:
         error = error.cause
-    where = place(project)
+    where = database_of(project)
     if isinstance(error, exceptions.TooManyRequests):
         return (
             f"Firestore takes no more requests for {where} now; if the project's free quota of the day is used up, go on"

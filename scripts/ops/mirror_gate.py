@@ -10,8 +10,8 @@ from ops.mirror_documents import Record
 from ops.mirror_folder import MirrorFolder
 from ops.mirror_ledger import open_ledger
 from ops.mirror_manifest import shown
-from ops.mirror_project import place
 from ops.mirror_report import Gate, Holder, Side
+from ops.place import database_of
 from ops.processes import OpsError
 from ops.progress import Tell
 
@@ -44,7 +44,7 @@ async def _held_by(holder: Holder, tell: Tell) -> AsyncGenerator[tuple[str, Asyn
     database = Database(holder)
     moment = await database.moment()
     async with aclosing(database.records(moment)) as records:
-        yield f"{place(holder)}, as it was at {shown(moment)}", records
+        yield f"{database_of(holder)}, as it was at {shown(moment)}", records
 
 
 async def _interruptible(records: Iterable[Record]) -> AsyncGenerator[Record]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ops.mirror_manifest import Manifest, shown
-from ops.mirror_project import place
+from ops.place import database_of
 
 NAMED = 100
 """Of the documents of each kind of difference, so many are named."""
@@ -57,7 +57,7 @@ class Backup(Report):
     error: str | None = None
 
     def begin(self) -> str:
-        return f"Backing up {place(self.project)} into {self.folder}"
+        return f"Backing up {database_of(self.project)} into {self.folder}"
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -121,8 +121,8 @@ class Restore(Report):
 
     def begin(self) -> str:
         if self.write:
-            return f"Restoring {self.folder} into {place(self.project)}"
-        return f"Comparing {self.folder} with {place(self.project)}"
+            return f"Restoring {self.folder} into {database_of(self.project)}"
+        return f"Comparing {self.folder} with {database_of(self.project)}"
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -270,7 +270,7 @@ def collection_of(path: str) -> str:
 
 
 def _called(holder: Holder) -> str:
-    return f"the mirror in {holder}" if isinstance(holder, Path) else place(holder)
+    return f"the mirror in {holder}" if isinstance(holder, Path) else database_of(holder)
 
 
 def _named(what: str, difference: Difference) -> Iterator[str]:

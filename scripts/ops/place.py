@@ -42,39 +42,52 @@ class Place:
 
     def __str__(self) -> str:
         """As a person checks that it is the right one."""
-        where = f"{self.project} in the emulator at {self.emulator}" if self.emulator else self.project
-        return f"{self.collection} of {where}"
+        return f"{self.collection} of {_in_words(self.project, self.emulator)}"
 
 
-def place(project: str | None, collection: str) -> Place:
-    """The place that options name; raises typer.BadParameter where they name none."""
-    emulator = os.environ.get(EMULATOR) or None
-    return Place(project=_project(project, emulator), emulator=emulator, collection=_collection(collection))
+def place_of(project: str | None, collection: str, *, option: str = "--collection") -> Place:
+    """The place that options name, `option` its collection; raises typer.BadParameter where they name none."""
+    return Place(project=read_project(project), emulator=_emulator(), collection=read_collection(collection, option))
 
 
-def _project(project: str | None, emulator: str | None) -> str:
-    if project is None and emulator:
+def read_project(project: str | None, option: str = "--project") -> str:
+    """The project that an option names, or that of ./scripts/dev where an emulator stands in for all."""
+    if project is None and _emulator():
         return PROJECT
     if project is None:
         raise typer.BadParameter(
             f"is needed: the Google Cloud project that holds the database. For the emulator, set {EMULATOR}.",
-            param_hint="--project",
+            param_hint=option,
         )
-    # What follows --project is taken for its value, even if it is another option.
+    # What follows the option is taken for its value, even if it is another option.
     if not _PROJECT.fullmatch(project):
         raise typer.BadParameter(
             f"{project!r} is not a project's id: 6 to 30 lower-case letters, digits or -, with a letter first.",
-            param_hint="--project",
+            param_hint=option,
         )
     return project
 
 
-def _collection(name: str) -> str:
+def read_collection(name: str, option: str = "--collection") -> str:
+    """The collection that an option names, by the rule of MEMORY_COLLECTION."""
     parse = next(setting.parse for setting in TABLE if setting.field == "memory_collection")
     try:
         return parse(name)
     except ValueError as error:
-        raise typer.BadParameter(f"{error}.", param_hint="--collection") from None
+        raise typer.BadParameter(f"{error}.", param_hint=option) from None
+
+
+def database_of(project: str) -> str:
+    """A project's database, as a person checks that it is the right one."""
+    return _in_words(project, _emulator())
+
+
+def _emulator() -> str | None:
+    return os.environ.get(EMULATOR) or None
+
+
+def _in_words(project: str, emulator: str | None) -> str:
+    return f"{project} in the emulator at {emulator}" if emulator else project
 
 
 def connect(where: Place) -> "AsyncClient":

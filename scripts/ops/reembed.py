@@ -13,7 +13,7 @@ from metacortex.errors import ConfigurationError, MetaCortexError
 from metacortex.settings import ModelProvider, Settings, load
 from metacortex.spaces import Space
 from ops.local_settings import Faulty, read_settings
-from ops.place import CollectionOption, Place, ProjectOption, place
+from ops.place import CollectionOption, Place, ProjectOption, place_of
 from ops.processes import OpsError
 from ops.reembed_report import Action, Plan, Report
 from ops.terminal import say, show
@@ -92,7 +92,7 @@ def reembed(  # noqa: PLR0913 - the options of a command
     ./scripts/metacortex reembed switch --project PROJECT --write
     ./scripts/metacortex reembed finish --project PROJECT --write
     """
-    where = place(project, collection)
+    where = place_of(project, collection)
     _require_meant(action, to)
     try:
         embedder = _configured(to, where).embedder if action is Action.FILL else None

@@ -13,7 +13,7 @@ from metacortex import rules
 from metacortex.errors import MetaCortexError
 from metacortex.events import now_ms
 from metacortex.settings import Settings
-from ops.place import Place, ProjectOption, place
+from ops.place import Place, ProjectOption, place_of
 from ops.processes import OpsError
 from ops.terminal import say, show
 
@@ -61,7 +61,7 @@ def tail(
     \b
     ./scripts/metacortex tail --project PROJECT --client claude-web --since 1d
     """
-    where = place(project, Settings.memory_collection)
+    where = place_of(project, Settings.memory_collection)
     begin = _begin(since)
     try:
         asyncio.run(_follow(where, begin, {"client_id": client, "tool_name": tool}, as_json=as_json))

@@ -10,10 +10,10 @@ import typer
 
 from metacortex import bootstrap
 from metacortex.errors import ConfigurationError, MetaCortexError
-from metacortex.settings import TABLE, Settings, load
+from metacortex.settings import Settings, load
 from metacortex.spaces import Space
-from ops.endpoints import PROJECT
 from ops.local_settings import Faulty, read_settings
+from ops.place import EMULATOR, CollectionOption, ProjectOption, place_of
 from ops.processes import OpsError
 from ops.terminal import say, show
 from ops.upgrade_report import Plan, Report
@@ -21,7 +21,6 @@ from ops.upgrade_report import Plan, Report
 if TYPE_CHECKING:
     from metacortex.ports import Embedder
 
-EMULATOR = "FIRESTORE_EMULATOR_HOST"
 PLAIN = "plain"
 ROUTE = ("MODEL_PROVIDER", "GEMINI_API_KEY", "GEMINI_VERTEX_LOCATION", EMULATOR)
 """The settings that say where models are."""
@@ -35,16 +34,8 @@ def upgrade(  # noqa: PLR0913 - the options of a command
             metavar="MODEL@DIMENSIONS/plain", help="The embedding model and the size that 0.3 was configured for."
         ),
     ],
-    project: Annotated[
-        str | None,
-        typer.Option(
-            metavar="ID",
-            help=f"The project that holds the database. Needed, unless {EMULATOR} is set: then {PROJECT}.",
-        ),
-    ] = None,
-    collection: Annotated[
-        str, typer.Option(metavar="NAME", help="The collection of memories, as MEMORY_COLLECTION names it.")
-    ] = Settings.memory_collection,
+    project: ProjectOption = None,
+    collection: CollectionOption = Settings.memory_collection,
     write: Annotated[bool, typer.Option("--write", help="Write. Without this, only tell what would be written.")] = (
         False
     ),
@@ -78,13 +69,7 @@ def upgrade(  # noqa: PLR0913 - the options of a command
     ./scripts/metacortex upgrade --space gemini-embedding-001@768/plain --project PROJECT
     ./scripts/metacortex upgrade --space gemini-embedding-001@768/plain --project PROJECT --write
     """
-    plan = Plan(
-        project=_project(project),
-        emulator=os.environ.get(EMULATOR) or None,
-        collection=_collection(collection),
-        space=_space(space),
-        write=write,
-    )
+    plan = Plan(where=place_of(project, collection), space=_space(space), write=write)
     embedder = _embedder(plan) if verify else None
     report = Report(plan)
     _run(report, embedder, quiet=as_json)
@@ -95,25 +80,6 @@ def upgrade(  # noqa: PLR0913 - the options of a command
     else:
         show(report.lines())
     raise typer.Exit(1 if report.error else 0)
-
-
-def _project(project: str | None) -> str:
-    if project:
-        return project
-    if os.environ.get(EMULATOR):
-        return PROJECT
-    raise typer.BadParameter(
-        f"is needed: the Google Cloud project whose database to upgrade. For the emulator, set {EMULATOR}.",
-        param_hint="--project",
-    )
-
-
-def _collection(name: str) -> str:
-    parse = next(setting.parse for setting in TABLE if setting.field == "memory_collection")
-    try:
-        return parse(name)
-    except ValueError as error:
-        raise typer.BadParameter(f"{error}.", param_hint="--collection") from None
 
 
 def _space(space_id: str) -> Space:
@@ -145,7 +111,7 @@ def _embedder(plan: Plan) -> "Embedder":
         _refuse(str(error))
     except ConfigurationError as error:
         _refuse(str(Faulty("the settings of models", list(error.faults))))
-    embedder = bootstrap.models(settings, plan.project).embedder
+    embedder = bootstrap.models(settings, plan.where.project).embedder
     if (embedder.space.model, embedder.space.dimensions) != (plan.space.model, plan.space.dimensions):
         _refuse(
             f"MODEL_PROVIDER is {settings.provider}, and its model {embedder.space.model} is not that of --space;"

@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from metacortex.spaces import Space
+from ops.place import Place
 
 SHOWN_IDS = 3
 
@@ -13,16 +14,9 @@ SHOWN_IDS = 3
 class Plan:
     """Whose documents to bring to today's schema, and whether to write at all."""
 
-    project: str
-    emulator: str | None
-    """The host and port of the emulator that stands in for the project's database."""
-    collection: str
+    where: Place
     space: Space
     write: bool
-
-    def place(self) -> str:
-        """The database, as a person checks that it is the right one."""
-        return f"{self.project} in the emulator at {self.emulator}" if self.emulator else self.project
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,9 +61,9 @@ class Report:
         plan = self.plan
         return {
             "ok": self.error is None,
-            "project": plan.project,
-            "emulator": plan.emulator,
-            "collection": plan.collection,
+            "project": plan.where.project,
+            "emulator": plan.where.emulator,
+            "collection": plan.where.collection,
             "space": plan.space.id,
             "write": plan.write,
             "named_before": self.names_space,
@@ -81,7 +75,7 @@ class Report:
     def lines(self) -> Iterator[str]:
         """What there is to tell of an upgrade that did not fail."""
         plan = self.plan
-        yield f"{plan.collection} of {plan.place()}"
+        yield str(plan.where)
         yield _line("space", self._space())
         if self.vectors:
             yield _line("vectors", " ".join(_about(self.vectors, plan.space)))

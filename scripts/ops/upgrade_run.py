@@ -5,12 +5,11 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import replace
 
 from google.api_core.exceptions import FailedPrecondition, NotFound
-from google.auth.exceptions import GoogleAuthError
 from google.cloud.firestore_v1.async_client import AsyncClient
 from google.cloud.firestore_v1.async_query import AsyncQuery
 from google.cloud.firestore_v1.base_document import DocumentSnapshot
 
-from metacortex.adapters.firestore_client import RETRY, answering, create_client
+from metacortex.adapters.firestore_client import RETRY, answering
 from metacortex.adapters.firestore_documents import CONTENT, METADATA, RETRIEVAL_TEXT
 from metacortex.adapters.firestore_memories import ID
 from metacortex.adapters.firestore_spaces import FirestoreSpaces
@@ -18,6 +17,7 @@ from metacortex.errors import Unavailable
 from metacortex.ports import Embedder
 from metacortex.spaces import FIRST_VECTOR_FIELD, CollectionSpaces
 from ops import upgrade_vectors
+from ops.place import connect
 from ops.processes import OpsError
 from ops.progress import Tell
 from ops.upgrade_documents import SPACE, Fields, Part, parts
@@ -34,14 +34,7 @@ async def run(report: Report, embedder: Embedder | None, tell: Tell) -> None:
     Raises OpsError where the collection cannot be upgraded as planned, and MetaCortexError where store or model fail.
     Whatever ends it, also a kill, leaves whole documents: the same plan goes on from there.
     """
-    try:
-        client = create_client(report.plan.project)
-    except GoogleAuthError as error:
-        raise OpsError(
-            "There are no Google credentials on this machine; run `gcloud auth application-default login` as somebody who"
-            " may write to the database of this project."
-        ) from error
-    await _Upgrade(client, report, tell).run(embedder)
+    await _Upgrade(connect(report.plan.where), report, tell).run(embedder)
 
 
 class _Upgrade:
@@ -54,12 +47,12 @@ class _Upgrade:
         self._claimed: set[str] = set()
 
     async def run(self, embedder: Embedder | None) -> None:
-        spaces = FirestoreSpaces(self._client, self._plan.collection)
+        spaces = FirestoreSpaces(self._client, self._plan.where.collection)
         named = await spaces.read()
         self._report.names_space = named is not None
         wanted = CollectionSpaces.only(self._plan.space)
         self._require_space(named or wanted)
-        memories, *others = parts(self._plan.collection, self._plan.space, named or wanted)
+        memories, *others = parts(self._plan.where.collection, self._plan.space, named or wanted)
         lacking = [(memories, await self._survey(memories, self._look_at_memory))]
         self._require_memories()
         if named is None:
@@ -79,21 +72,21 @@ class _Upgrade:
     def _require_space(self, spaces: CollectionSpaces) -> None:
         if spaces.fields.get(self._plan.space.id) != FIRST_VECTOR_FIELD:
             raise OpsError(
-                f"{self._plan.collection} names the space {spaces.current} already, so that its vectors are not of"
+                f"{self._plan.where.collection} names the space {spaces.current} already, so that its vectors are not of"
                 f" {self._plan.space.id}. If it still holds documents of MetaCortex 0.3, run this with that space."
             )
 
     def _require_memories(self) -> None:
         if not self._report.tallies["memories"].found:
             raise OpsError(
-                f"{self._plan.collection} of {self._plan.place()} holds no memories; check --project and --collection."
+                f"{self._plan.where} holds no memories; check --project and --collection."
                 " A new collection needs no upgrade."
             )
 
     def _require_no_other_claim(self) -> None:
         if others := self._claimed - {self._plan.space.id}:
             raise OpsError(
-                f"Some memories of {self._plan.collection} say that their vectors are of {', '.join(sorted(others))}; name"
+                f"Some memories of {self._plan.where.collection} say that their vectors are of {', '.join(sorted(others))}; name"
                 " that space, or find out who wrote them."
             )
 
@@ -125,7 +118,7 @@ class _Upgrade:
 
     async def _look_at_vectors(self, embedder: Embedder | None) -> None:
         texts = (CONTENT, RETRIEVAL_TEXT, METADATA) if embedder else ()
-        sample = await self._read_again(self._plan.collection, self._sample.names, (FIRST_VECTOR_FIELD, *texts))
+        sample = await self._read_again(self._plan.where.collection, self._sample.names, (FIRST_VECTOR_FIELD, *texts))
         vectors = upgrade_vectors.seen_in(sample, self._plan.space)
         if embedder:
             least = await upgrade_vectors.compare(sample, embedder, self._plan.space)

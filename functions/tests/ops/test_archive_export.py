@@ -382,8 +382,8 @@ async def test_in_the_emulator_the_project_is_that_of_the_scripts(
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["DIR", "--project", "--force"], "--project: must be a project's id"),
-        (["DIR", "--project", ""], "--project: must be a project's id"),
+        (["DIR", "--project", "--force"], "is not a project's id"),
+        (["DIR", "--project", ""], "is not a project's id"),
         (["DIR", "--project", "demo-some", "--collection", "--commit"], "must be the name of a Firestore collection"),
         (["--project", "demo-some"], "Missing argument 'DIR'"),
         (["DIR", "--project", "demo-some", "--unknown"], "No such option"),

@@ -462,7 +462,7 @@ def change(file: Path, old: str, new: str) -> None:
         ([], {}, "Missing option '--into'"),
         (["--into", "--write", "--project", "demo-some"], {}, "--into: must be the name of a Firestore collection"),
         (["--into", "a/b"], {}, "--into: must be the name of a Firestore collection"),
-        (["--into", "mine", "--project", "--write"], {}, "--project: must be a project's id"),
+        (["--into", "mine", "--project", "--write"], {}, "is not a project's id"),
         (["--into", "mine"], {"MODEL_PROVIDER": "other"}, "MODEL_PROVIDER must be one of"),
         (["--into", "mine"], {"MODEL_PROVIDER": "gemini"}, "GEMINI_API_KEY is not set"),
         (["--into", "mine"], {"MEMORY_COLLECTION": "a/b"}, "MEMORY_COLLECTION must be the name"),

@@ -733,13 +733,13 @@ async def test_an_emulator_that_is_gone_is_told(
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["backup", "DIR", "--project", "--write"], "'--write' is no project's id"),
-        (["restore", "DIR", "--project", "--write"], "'--write' is no project's id"),
-        (["restore", "DIR", "--project", "My Project"], "'My Project' is no project's id"),
+        (["backup", "DIR", "--project", "--write"], "'--write' is not a project's id"),
+        (["restore", "DIR", "--project", "--write"], "'--write' is not a project's id"),
+        (["restore", "DIR", "--project", "My Project"], "'My Project' is not a project's id"),
         (["backup", "--project", "demo-any"], "Missing argument 'DIR'"),
         (["gate", "--source", "demo-any", "--target", "demo-any"], "names the same as --source"),
         (["gate", "--source", "demo-any"], "Missing option '--target'"),
-        (["gate", "--source", "demo-any", "--target", "X"], "'X' is no project's id"),
+        (["gate", "--source", "demo-any", "--target", "X"], "'X' is not a project's id"),
         (
             ["gate", "--source", "demo-any", "--target", "demo-other", "--report", "none/report.json"],
             "there is no folder none",
