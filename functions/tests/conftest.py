@@ -1,6 +1,7 @@
 """What every test may ask for: an emulator, a database of its own in it, and the whole service in this process."""
 
 import os
+import signal
 import uuid
 from collections.abc import AsyncGenerator, Generator
 from typing import Any
@@ -103,6 +104,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # A run in the background ignores Ctrl-C, and so would every process that a test starts and then stops by it.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     given = given_emulator()
     # Once, before any worker of xdist: they share these.
     if given and not hasattr(config, "workerinput"):
