@@ -75,6 +75,11 @@ class Metadata:
     provenance: Provenance | None = None
     written_by: str | None = None
 
+    @property
+    def date(self) -> int | None:
+        """Since when a memory holds, as far as it says: valid_from, else the time it was saved; None where neither is known."""
+        return self.created_at if self.valid_from is None else self.valid_from
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:

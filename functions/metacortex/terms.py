@@ -52,8 +52,8 @@ _EMPTY = frozenset(_EMPTY_WORDS.split())
 
 def memory_terms(text: str, metadata: Metadata) -> dict[str, int]:
     """The terms of a memory: of its text for retrieval, its topic, its day and its references."""
-    date = metadata.created_at if metadata.valid_from is None else metadata.valid_from
-    return terms("\n".join((text, metadata.topic, "" if date is None else day(date), *metadata.artifact_refs)))
+    date = "" if metadata.date is None else day(metadata.date)
+    return terms("\n".join((text, metadata.topic, date, *metadata.artifact_refs)))
 
 
 def terms(text: str) -> dict[str, int]:

@@ -2,10 +2,11 @@
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import grpc.aio
+from google.cloud.firestore_v1.types import CommitRequest
 
 
 class Channel:
@@ -62,3 +63,23 @@ class _Streaming(grpc.aio.UnaryStreamClientInterceptor):
     ) -> Any:
         await self._channel.sees(request)
         return await continuation(client_call_details, request)
+
+
+class Meanwhile(grpc.aio.UnaryUnaryClientInterceptor):
+    """Lets something happen just before the first write that touches a document."""
+
+    def __init__(self, name: str, happen: Callable[[], Awaitable[object]]) -> None:
+        self._name = name
+        self._happen = happen
+        self.happened = False
+
+    async def intercept_unary_unary(
+        self, continuation: Callable[..., Any], client_call_details: Any, request: Any
+    ) -> Any:
+        if not self.happened and isinstance(request, CommitRequest) and self._touched_by(request):
+            self.happened = True
+            await self._happen()
+        return await continuation(client_call_details, request)
+
+    def _touched_by(self, request: CommitRequest) -> bool:
+        return any(write.update.name.endswith(self._name) for write in request.writes)

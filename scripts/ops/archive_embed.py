@@ -89,13 +89,8 @@ class _Text:
     stretches: list[str]
     """Its parts; none where it is short."""
 
-    @property
-    def date(self) -> int | None:
-        metadata = self.memory.metadata
-        return metadata.created_at if metadata.valid_from is None else metadata.valid_from
-
     def documents(self) -> list[Document]:
-        document = Document(text=self.whole, topic=self.memory.metadata.topic, date=self.date)
+        document = Document(text=self.whole, topic=self.memory.metadata.topic, date=self.memory.metadata.date)
         return [replace(document, text=stretch) for stretch in self.stretches] or [document]
 
     def made(self, following: Iterator[Vector], working: WorkingSpace) -> NewMemory:

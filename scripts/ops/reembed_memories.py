@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from google.api_core.exceptions import AlreadyExists, FailedPrecondition, NotFound
 from google.cloud.firestore_v1.async_batch import AsyncWriteBatch
 from google.cloud.firestore_v1.async_client import AsyncClient
 from google.cloud.firestore_v1.base_document import DocumentSnapshot
@@ -18,7 +17,7 @@ from google.cloud.firestore_v1.transforms import DELETE_FIELD
 from google.cloud.firestore_v1.vector import Vector
 
 from metacortex import rules
-from metacortex.adapters.firestore_client import RETRY, answering
+from metacortex.adapters.firestore_client import RETRY, answering, committed
 from metacortex.adapters.firestore_documents import (
     CONTENT,
     METADATA,
@@ -77,9 +76,8 @@ def texts_of(snapshot: DocumentSnapshot, part_characters: int) -> Texts:
     document = snapshot.to_dict() or {}
     metadata = decode_metadata(document)
     text: str = document.get(RETRIEVAL_TEXT) or document.get(CONTENT) or ""
-    date = metadata.created_at if metadata.valid_from is None else metadata.valid_from
     stretches = rules.stretches(text, part_characters) or [text]
-    return Texts(snapshot, tuple(Document(text=each, topic=metadata.topic, date=date) for each in stretches))
+    return Texts(snapshot, tuple(Document(text=each, topic=metadata.topic, date=metadata.date) for each in stretches))
 
 
 def has_vector(snapshot: DocumentSnapshot, working: WorkingSpace) -> bool:
@@ -121,7 +119,7 @@ class InOneSpace:
                 return False
             batch = self._client.batch()
             self._stage(batch, snapshot, memory, vectors)
-            if await _commit(batch):
+            if await committed(batch):
                 return True
             snapshot = await _again(snapshot, (*OF_A_TEXT, self._working.vector_field))
         raise _outrun()
@@ -178,7 +176,7 @@ class Leaving:
                 return
             batch = self._client.batch()
             await self._stage(batch, snapshot)
-            if await _commit(batch):
+            if await committed(batch):
                 return
             snapshot = await _again(snapshot, (PARTS, self._dropped.vector_field))
         raise _outrun()
@@ -246,16 +244,6 @@ class Filling:
             self.refused.append(memories[0].snapshot.id)
             return []
         return [(memory, [next(vectors) for _ in memory.documents]) for memory in memories]
-
-
-async def _commit(batch: AsyncWriteBatch) -> bool:
-    """Commits all or nothing; False where one of the documents is not as it was read."""
-    async with answering():
-        try:
-            await batch.commit(retry=RETRY)
-        except (AlreadyExists, FailedPrecondition, NotFound):
-            return False
-    return True
 
 
 def _unchanged(client: AsyncClient, snapshot: DocumentSnapshot) -> Any:

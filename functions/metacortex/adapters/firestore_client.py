@@ -9,6 +9,7 @@ import grpc.aio
 from google.api_core import exceptions
 from google.api_core.retry import AsyncRetry, if_exception_type
 from google.auth.exceptions import GoogleAuthError
+from google.cloud.firestore_v1.async_batch import AsyncWriteBatch
 from google.cloud.firestore_v1.async_client import AsyncClient
 from google.cloud.firestore_v1.services.firestore import FirestoreAsyncClient
 from google.cloud.firestore_v1.services.firestore.transports.grpc_asyncio import FirestoreGrpcAsyncIOTransport
@@ -89,6 +90,16 @@ async def answering() -> AsyncGenerator[None]:
         if meaning is None:
             raise
         raise type(meaning)(meaning.message) from error
+
+
+async def committed(batch: AsyncWriteBatch) -> bool:
+    """Commits all or nothing; False where a precondition no longer holds."""
+    async with answering():
+        try:
+            await batch.commit(retry=RETRY)
+        except (exceptions.AlreadyExists, exceptions.FailedPrecondition, exceptions.NotFound):
+            return False
+    return True
 
 
 def timestamp(milliseconds: int) -> datetime:

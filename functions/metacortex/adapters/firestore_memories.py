@@ -6,13 +6,12 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from google.api_core.exceptions import AlreadyExists, FailedPrecondition, NotFound
 from google.cloud.firestore_v1.async_batch import AsyncWriteBatch
 from google.cloud.firestore_v1.async_client import AsyncClient
 from google.cloud.firestore_v1.base_document import DocumentSnapshot
 from google.cloud.firestore_v1.base_query import BaseQuery, FieldFilter
 
-from metacortex.adapters.firestore_client import RETRY, answering
+from metacortex.adapters.firestore_client import RETRY, answering, committed
 from metacortex.adapters.firestore_documents import (
     CONTENT,
     METADATA,
@@ -92,7 +91,7 @@ class FirestoreMemories(FirestoreSearch):
         self._stage(batch, new)
         self._fingerprints.stage(batch, fingerprint, new.memory.id, new.memory.metadata.created_at or 0)
         self._events.stage(batch, event)
-        return await _commit(batch)
+        return await committed(batch)
 
     async def newest(self, filters: ListFilters, after: Position | None, limit: int) -> list[Entry]:
         # The bounds are always there: they leave out what could not be shown, a time that is no number or no date.
@@ -128,7 +127,7 @@ class FirestoreMemories(FirestoreSearch):
             self._stage_unchanged(batch, seen.values())
             self._events.stage(batch, done)
             # A commit that the client library repeated meets its own success.
-            if await _commit(batch) or await self._events.holds(done):
+            if await committed(batch) or await self._events.holds(done):
                 return result
         raise Unavailable(_OUTRUN)
 
@@ -168,7 +167,7 @@ class FirestoreMemories(FirestoreSearch):
         for source in sources:
             self._stage_change(batch, source)
         self._events.stage(batch, event)
-        return await _commit(batch)
+        return await committed(batch)
 
     def _stage(self, batch: AsyncWriteBatch, new: NewMemory) -> None:
         batch.create(self._collection.document(new.memory.id), encode(new))
@@ -190,16 +189,6 @@ class FirestoreMemories(FirestoreSearch):
                 snapshot.reference.path: snapshot
                 async for snapshot in self._client.get_all(list(documents), retry=RETRY)  # pyright: ignore[reportArgumentType]
             }
-
-
-async def _commit(batch: AsyncWriteBatch) -> bool:
-    """Commits all or nothing; False where a precondition no longer holds."""
-    async with answering():
-        try:
-            await batch.commit(retry=RETRY)
-        except (AlreadyExists, FailedPrecondition, NotFound):
-            return False
-    return True
 
 
 def _version(snapshot: DocumentSnapshot) -> Version:

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Sequence
 
-from metacortex.adapters.merge_order import date_of, oldest_first
+from metacortex.adapters.merge_order import oldest_first
 from metacortex.memory import Memory
 from metacortex.rules import format_time
 
@@ -40,5 +40,5 @@ def sources_as_json(sources: Sequence[Memory], topic: str) -> str:
 
 
 def _date(memory: Memory) -> str:
-    date = date_of(memory)
+    date = memory.metadata.date
     return "unknown" if date is None else format_time(date)

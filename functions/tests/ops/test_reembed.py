@@ -20,13 +20,13 @@ import pytest
 from google.api_core.exceptions import FailedPrecondition
 from google.cloud.firestore_v1.async_client import AsyncClient
 from google.cloud.firestore_v1.base_query import FieldFilter
-from google.cloud.firestore_v1.types import CommitRequest, RunQueryRequest
+from google.cloud.firestore_v1.types import RunQueryRequest
 from google.cloud.firestore_v1.vector import Vector
 from starlette.responses import JSONResponse, Response
 from typer.testing import CliRunner, Result
 
 from builders import FakeClock, Service, ToolError, environment
-from channel import Channel
+from channel import Channel, Meanwhile
 from gemini_api import Body, GeminiApi, failure, never, surroundings, text_in, vector_of
 from metacortex.adapters.firestore_documents import encode
 from metacortex.adapters.firestore_events import FirestoreEvents
@@ -309,26 +309,6 @@ async def test_a_deprecation_reaches_the_parts_of_both_spaces(
     await reembed("finish", "--write")
     [match] = await new_service().search("owl", "default", filter_state="deprecated")
     assert match["id"] == item["id"]
-
-
-class Meanwhile(grpc.aio.UnaryUnaryClientInterceptor):
-    """Lets something happen just before the first commit that touches a document."""
-
-    def __init__(self, name: str, happen: Callable[[], Awaitable[object]]) -> None:
-        self._name = name
-        self._happen = happen
-        self.happened = False
-
-    async def intercept_unary_unary(
-        self, continuation: Callable[..., Any], client_call_details: Any, request: Any
-    ) -> Any:
-        if not self.happened and isinstance(request, CommitRequest) and self._touched_by(request):
-            self.happened = True
-            await self._happen()
-        return await continuation(client_call_details, request)
-
-    def _touched_by(self, request: CommitRequest) -> bool:
-        return any(write.update.name.endswith(self._name) for write in request.writes)
 
 
 @pytest.mark.parametrize("step", ["fill", "finish"])

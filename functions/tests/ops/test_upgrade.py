@@ -13,16 +13,14 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import grpc.aio
 import pytest
 from google.cloud.firestore_v1.async_client import AsyncClient
 from google.cloud.firestore_v1.base_query import FieldFilter
-from google.cloud.firestore_v1.types import CommitRequest
 from google.cloud.firestore_v1.vector import Vector
 from typer.testing import CliRunner, Result
 
 from builders import NOON, FakeClock, Service
-from channel import Channel
+from channel import Channel, Meanwhile
 from metacortex.adapters.local_models import LocalEmbedder
 from metacortex.bootstrap import Stores
 from metacortex.ports import Document
@@ -243,26 +241,6 @@ async def test_vectors_of_another_field_are_not_put_into_the_first_space(
     assert await memory(firestore, "new") == new
     assert (await document(firestore, "memory_vectors", "text"))["embedding_space"] == SPACE
     assert await document(firestore, "memory_vectors_meta", "space") == two
-
-
-class Meanwhile(grpc.aio.UnaryUnaryClientInterceptor):
-    """Lets something happen just before the first write that touches a document."""
-
-    def __init__(self, name: str, happen: Callable[[], Awaitable[object]]) -> None:
-        self._name = name
-        self._happen = happen
-        self.happened = False
-
-    async def intercept_unary_unary(
-        self, continuation: Callable[..., Any], client_call_details: Any, request: Any
-    ) -> Any:
-        if not self.happened and isinstance(request, CommitRequest) and self._touched_by(request):
-            self.happened = True
-            await self._happen()
-        return await continuation(client_call_details, request)
-
-    def _touched_by(self, request: CommitRequest) -> bool:
-        return any(write.update.name.endswith(self._name) for write in request.writes)
 
 
 async def test_a_deprecation_meanwhile_is_kept(
