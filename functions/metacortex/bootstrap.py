@@ -1,12 +1,12 @@
 """The one place where concrete classes are chosen. Tests call the same functions with replacements.
 
-What is heavy to import (mcp, Firestore, models) is imported here by the first request that needs it, in the worker process:
-discovery and health answers need none of it, and a connection must not be older than the server's fork.
+What is heavy to import (mcp, Firestore, models) is imported by the first request that needs it, in the worker process:
+discovery and health answers need none of it, a listing of tools needs no Firestore, and a connection must not be older
+than the server's fork.
 """
 
-import functools
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -14,10 +14,11 @@ from starlette.applications import Starlette
 
 from metacortex import logs
 from metacortex.errors import ConfigurationError
-from metacortex.events import Clock, now_ms
+from metacortex.events import Clock, Event, now_ms
 from metacortex.ports import Embedder, EventLog, ImageDescriber, MemoryStore, Merger
 from metacortex.service import MemoryService, Options
 from metacortex.settings import ModelProvider, RetrievalMode, Settings, in_emulator, load, project_id, service_name
+from metacortex.startup import building_lazily, once
 from metacortex.trail import Recorder, Rejections
 from metacortex.web.app import Installation, create_app
 
@@ -50,25 +51,40 @@ def application(environment: Mapping[str, str] = os.environ) -> Starlette:
     project = project_id(environment)
     logs.configure(project=project, readable=in_emulator(environment))
 
-    # An error is not cached: a wrong configuration is looked at again with the next request.
-    @functools.cache
     def installed() -> Installation:
         settings = load(environment)
-        # Models first: what is wrong with them is told before anything is connected.
-        chosen = models(settings, project)
-        return install(settings, firestore(settings, project), chosen)
+        return install(settings, lambda: firestore(settings, project), models(settings, project))
 
-    return create_app(installed, project_id=project, service_name=service_name(environment))
+    return create_app(once(installed), project_id=project, service_name=service_name(environment))
 
 
-def install(settings: Settings, stores: Stores, models: Models, clock: Clock = now_ms) -> Installation:
-    """Puts the parts together."""
-    from metacortex.tools.observe import Observer
-    from metacortex.tools.server import McpApp
+@dataclass(frozen=True)
+class _Opened:
+    service: MemoryService
+    events: EventLog
 
-    recorder = Recorder(stores.events)
+
+def install(settings: Settings, stores: Callable[[], Stores], models: Models, clock: Clock = now_ms) -> Installation:
+    """Puts the parts together; `stores` is called with the first request that reads or writes."""
+    with building_lazily():
+        from metacortex.tools.observe import Observer
+        from metacortex.tools.server import McpApp
+
+    def open_store() -> _Opened:
+        opened = stores()
+        return _Opened(service(settings, opened.memories, models, clock), opened.events)
+
+    opened = once(open_store)
+
+    async def serving() -> MemoryService:
+        return (await opened()).service
+
+    async def append(events: Sequence[Event]) -> None:
+        await (await opened()).events.append(events)
+
+    recorder = Recorder(append)
     telemetry_of = settings.memory_collection if settings.retrieval_event_logging_enabled else None
-    observer = Observer(service(settings, stores.memories, models, clock), recorder, clock, telemetry_of)
+    observer = Observer(serving, recorder, clock, telemetry_of)
     mcp = McpApp(observer, name=settings.service_name, version=settings.service_version)
     return Installation(settings, mcp, Rejections(recorder, clock))
 

@@ -1,12 +1,18 @@
-"""Which secrets Firebase binds to the function. It asks when it discovers the function; whoever serves it has them already."""
+"""What Firebase deploys the function as: its place, its size and its secrets. Only its command line asks for this."""
 
 import json
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
-from metacortex.settings import ModelProvider, project_id
+from firebase_functions import https_fn, options
+from firebase_functions.params import SecretParam
+from flask import Request, Response
+
+from metacortex.settings import REGION, ModelProvider, project_id
+from metacortex.web.limits import CALLS_AT_ONCE
 
 ALWAYS = ("MCP_ADMIN_TOKEN", "MCP_CLIENT_PROFILES_JSON")
 GEMINI_KEY = "GEMINI_API_KEY"
@@ -17,15 +23,33 @@ PROVIDER = re.compile(
 )
 
 
+def endpoint(environment: Mapping[str, str], source: Path) -> Any:
+    """The declaration of the function in the folder `source`, as Firebase's SDK makes it."""
+
+    @https_fn.on_request(
+        region=REGION,
+        memory=options.MemoryOption.MB_512,
+        timeout_sec=300,
+        # What one instance serves at once; the platform starts another before it would be told 429. One process with one
+        # event loop serves them: functions-framework heeds THREADS for synchronous functions alone, and WORKERS=2 would take
+        # the memory twice.
+        concurrency=CALLS_AT_ONCE,
+        max_instances=5,
+        secrets=[SecretParam(name) for name in secrets(environment, source)],
+        invoker="public",
+    )
+    def metaCortexMcp(_: Request) -> Response:  # noqa: N802
+        raise NotImplementedError
+
+    return metaCortexMcp.__firebase_endpoint__  # pyright: ignore[reportFunctionMemberAccess]
+
+
 def secrets(environment: Mapping[str, str], source: Path) -> tuple[str, ...]:
     """The names of the secrets to bind, for the function in the folder `source`.
 
     A deployment fails for want of a secret that is bound and does not exist, so Gemini's key is bound only where the
     dotenv files that are deployed choose its route.
     """
-    # Set by whatever serves the function; then nothing is discovered.
-    if "FUNCTION_TARGET" in environment:
-        return ALWAYS
     chosen = [provider for file in _dotenv_files(environment, source) for provider in _providers(file)]
     return (*ALWAYS, GEMINI_KEY) if chosen[-1:] == [ModelProvider.GEMINI] else ALWAYS
 

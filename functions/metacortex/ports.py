@@ -186,6 +186,10 @@ class Embedder(Protocol):
         """The cosine similarity from which on two texts say nearly the same in this model's eyes."""
         ...
 
+    async def ready(self) -> None:
+        """Loads what the first text would have to wait for, where that takes time; it may do so beside other work."""
+        ...
+
     async def embed_documents(self, documents: Sequence[Document], *, text_format: str) -> list[tuple[float, ...]]:
         """The vector of each document, in their order."""
         ...

@@ -4,6 +4,7 @@ import asyncio
 import logging
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import chain
 
@@ -51,6 +52,7 @@ from metacortex.ports import (
     Version,
 )
 from metacortex.profiles import Profile
+from metacortex.query_vectors import QueryVectors
 from metacortex.spaces import CollectionSpaces, WorkingSpace, unnamed_space, working_space
 from metacortex.terms import memory_terms, query_terms
 
@@ -161,6 +163,8 @@ class MemoryService:
         self._merger = models.merger
         self._options = options
         self._clock = clock
+        self._queries = QueryVectors(models.embedder)
+        self._last_space: WorkingSpace | None = None
 
     # --- Save ---
 
@@ -172,7 +176,9 @@ class MemoryService:
         profile.require_tool("save_context")
         profile.require_writable(draft.branch_state)
         profile.require_origin(draft.provenance.origin)
-        fingerprint, spaces = await self._store.fingerprint(rules.fingerprint(draft))
+        (fingerprint, spaces), _ = await asyncio.gather(
+            self._store.fingerprint(rules.fingerprint(draft)), self._load_models()
+        )
         space = await self._space_to_write(spaces)
         if earlier := await self._earlier(fingerprint, draft):
             return Saved(earlier, WriteStatus.DUPLICATE)
@@ -285,15 +291,21 @@ class MemoryService:
         profile.require_tool("search_context")
         state = profile.readable(request.branch_state)
         limit = request.limit or self._options.results
-        working = await self._space_to_read()
-        if working is None:
-            return Found(matches=(), branch_state=state, limit=limit)
         filters = SearchFilters(branch_state=state, topic=request.topic, origin=request.origin)
         words = query_terms(request.query) if self._options.lexical_weight else ()
-        vector, counts = await asyncio.gather(
-            self._embedder.embed_query(request.query, text_format=working.space.text_format),
+        expected = self._last_space or await self._first_space()
+        if expected is None:
+            return Found(matches=(), branch_state=state, limit=limit)
+        # A collection seldom changes its space: it is looked up beside what is then known to be right, or is done again.
+        working, vector, counts = await asyncio.gather(
+            self._space_to_read(),
+            self._queries.vector(request.query, expected.space),
             self._store.count_terms(filters, words),
         )
+        if working is None:
+            return Found(matches=(), branch_state=state, limit=limit)
+        if working.space != expected.space:
+            vector = await self._queries.vector(request.query, working.space)
         question = Question(vector=vector, vector_field=working.vector_field, filters=filters, terms=words)
         candidates, truncated = await self._candidates_of(question, counts, request.valid_at, limit)
         matches = fusion.ranked(candidates, counts, self._options.lexical_weight)
@@ -489,6 +501,16 @@ class MemoryService:
 
     # --- Embedding spaces ---
 
+    async def _first_space(self) -> WorkingSpace | None:
+        """What `_space_to_read` answers a new process."""
+        working, _ = await asyncio.gather(self._space_to_read(), self._load_models())
+        return working
+
+    async def _load_models(self) -> None:
+        """Beside a new process's first read. What fails here is told by the call that needs it."""
+        with suppress(Exception):
+            await self._embedder.ready()
+
     async def _space_to_read(self) -> WorkingSpace | None:
         """The space to search in; None where the collection is new and so holds nothing to find."""
         spaces = await self._store.spaces()
@@ -518,7 +540,9 @@ class MemoryService:
             raise Unavailable("The collection has just been named for another form of text; the same call works now.")
 
     def _working(self, spaces: CollectionSpaces) -> WorkingSpace:
-        return working_space(spaces, self._embedder.space, self._embedder.known_formats)
+        self._last_space = None
+        self._last_space = working_space(spaces, self._embedder.space, self._embedder.known_formats)
+        return self._last_space
 
 
 def _modality(draft: Draft) -> Modality:

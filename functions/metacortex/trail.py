@@ -3,12 +3,11 @@
 import asyncio
 import logging
 import uuid
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from metacortex.errors import MetaCortexError
 from metacortex.events import Clock, Event, EventKind, rejection
-from metacortex.ports import EventLog
 
 WRITE_SECONDS = 2.0
 SINGLE_REJECTIONS_A_MINUTE = 10
@@ -21,15 +20,16 @@ logger = logging.getLogger(__name__)
 class Recorder:
     """Logs and stores events; a trail that cannot be written is logged and never fails the call it is about."""
 
-    def __init__(self, event_log: EventLog) -> None:
-        self._event_log = event_log
+    def __init__(self, append: Callable[[Sequence[Event]], Awaitable[None]]) -> None:
+        """`append` is that of an EventLog."""
+        self._append = append
 
     async def record(self, *events: Event) -> None:
         """Logs and stores, within 2 s."""
         self.log(*events)
         try:
             async with asyncio.timeout(WRITE_SECONDS):
-                await self._event_log.append(events)
+                await self._append(events)
         except (MetaCortexError, TimeoutError) as error:
             logger.warning("An event could not be stored: %s", getattr(error, "message", "no answer in time"))
         except Exception:

@@ -12,7 +12,8 @@ from metacortex.adapters.local_models import LocalImages, LocalMerger
 from metacortex.bootstrap import Models, Stores, install
 from metacortex.events import Event
 from metacortex.settings import load
-from metacortex.web.app import create_app
+from metacortex.startup import once
+from metacortex.web.app import Installation, create_app
 
 ADMIN_TOKEN = "an-admin-token-of-the-tests"
 TOKENS = {"default": ADMIN_TOKEN, "agent": "a-scoped-token-of-the-tests", "reader": "a-reading-token-of-the-tests"}
@@ -135,8 +136,10 @@ class Service(Client):
     clock: FakeClock = field(default_factory=FakeClock)
 
     def __post_init__(self) -> None:
-        installation = install(load(self.settings), self.stores, self.models, self.clock)
-        self.app = create_app(lambda: installation, project_id=PROJECT, service_name="metacortex")
+        def installed() -> Installation:
+            return install(load(self.settings), lambda: self.stores, self.models, self.clock)
+
+        self.app = create_app(once(installed), project_id=PROJECT, service_name="metacortex")
         self.http = httpx2.AsyncClient(transport=httpx2.ASGITransport(self.app), base_url="http://127.0.0.1")
 
     @property

@@ -231,6 +231,9 @@ class PlaneEmbedder:
         self.part_characters = 1_000_000
         self.near_duplicate = 0.99
 
+    async def ready(self) -> None:
+        """There is nothing to load."""
+
     async def embed_documents(self, documents: Sequence[Document], *, text_format: str) -> list[tuple[float, ...]]:
         return [await self.embed_query(document.text, text_format=text_format) for document in documents]
 

@@ -51,6 +51,9 @@ class MiniLmEmbedder:
         self._folder = provide()
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="minilm")
 
+    async def ready(self) -> None:
+        await asyncio.get_running_loop().run_in_executor(self._thread, lambda: self._model)
+
     async def embed_documents(self, documents: Sequence[Document], *, text_format: str) -> list[tuple[float, ...]]:
         return await self._embed(
             [in_context(document) if text_format == DATED else document.text for document in documents]

@@ -1,11 +1,11 @@
 """The connection to Gemini, by API key or on Vertex AI by identity: its deadlines, and its errors in the domain's terms.
 
-google.genai takes most of a second to import, so the first call that needs a model imports it.
+google.genai takes longer to import than anything else here, so the first call that needs a model imports it.
 """
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from google.auth.exceptions import GoogleAuthError, TransportError
 
 from metacortex.errors import MetaCortexError, ModelFailed, RateLimited, TimedOut, Unavailable
+from metacortex.startup import once
 
 if TYPE_CHECKING:
     from google.genai import Client
@@ -46,9 +47,19 @@ class Route:
         """What an owner must check where the service refuses."""
         return "GEMINI_API_KEY" if self.api_key else "that the function's identity may use Vertex AI in this project"
 
-    @cached_property
-    def client(self) -> "Client":
+    async def client(self) -> "Client":
         """Made by the first call. It belongs to the event loop of that call."""
+        try:
+            return await self._made()
+        except GoogleAuthError as error:
+            logger.warning("The model service cannot be used: %s", type(error).__name__)
+            raise ModelFailed(_refused(self)) from None
+
+    @cached_property
+    def _made(self) -> Callable[[], Awaitable["Client"]]:
+        return once(self._make)
+
+    def _make(self) -> "Client":
         from google.genai import Client
         from google.genai.types import HttpOptions, HttpRetryOptions
 
@@ -63,22 +74,23 @@ class Route:
 
     async def close(self) -> None:
         """Ends its connections; a process that ends anyway need not."""
-        if "client" in self.__dict__:
-            await self.client.aio.aclose()
+        if "_made" in self.__dict__:
+            await (await self._made()).aio.aclose()
 
 
 @asynccontextmanager
-async def answering(route: Route, seconds: float) -> AsyncGenerator[None]:
-    """Around each call of a model: gives it a deadline, and raises its failures in the domain's terms.
+async def answering(route: Route, seconds: float) -> AsyncGenerator["Client"]:
+    """Around each call of a model: gives it the client and a deadline, and raises its failures in the domain's terms.
 
     A failure's own text may hold a prompt or a key, so it goes nowhere: the log gets its code and its kind.
     """
+    client = await route.client()
     from google.genai.errors import APIError
     from httpx2 import HTTPError, TimeoutException
 
     try:
         async with asyncio.timeout(seconds):
-            yield
+            yield client
     except APIError as error:
         logger.warning("The model service answered %s %s", error.code, error.status)
         raise _meaning(error, route) from None

@@ -81,6 +81,9 @@ class GeminiEmbedder:
         self.part_characters = known.part_characters
         self.near_duplicate = known.near_duplicate
 
+    async def ready(self) -> None:
+        await self.route.client()
+
     async def embed_documents(self, documents: Sequence[Document], *, text_format: str) -> list[tuple[float, ...]]:
         """The vector of each document, in their order."""
         chosen = self._formats[text_format]
@@ -102,15 +105,14 @@ class GeminiEmbedder:
         return vector
 
     async def _embed(self, texts: list[str], *, task: str | None, title: str | None) -> list[tuple[float, ...]]:
-        from google.genai.types import Content, EmbedContentConfig, Part
+        async with answering(self.route, SECONDS) as client:
+            from google.genai.types import Content, EmbedContentConfig, Part
 
-        config = EmbedContentConfig(output_dimensionality=self.space.dimensions, task_type=task, title=title)
-        # One Content for each text: strings given together would become one vector.
-        async with answering(self.route, SECONDS):
-            answer = await self.route.client.aio.models.embed_content(
+            answer = await client.aio.models.embed_content(
                 model=self.space.model,
+                # One Content for each text: strings given together would become one vector.
                 contents=[Content(parts=[Part(text=text)], role="user") for text in texts],
-                config=config,
+                config=EmbedContentConfig(output_dimensionality=self.space.dimensions, task_type=task, title=title),
             )
         vectors = [embedding.values or [] for embedding in answer.embeddings or []]
         if len(vectors) != len(texts):

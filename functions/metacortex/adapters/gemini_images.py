@@ -24,12 +24,14 @@ class GeminiImages:
 
     async def describe(self, image: Image, caption: str) -> str:
         """What the image shows. The caption stays out of it: it is stored beside the description as it is."""
-        from google.genai.types import GenerateContentConfig, Part
+        async with answering(self.route, SECONDS) as client:
+            from google.genai.types import GenerateContentConfig, Part
 
-        config = GenerateContentConfig(system_instruction=INSTRUCTION, temperature=0.0, max_output_tokens=MOST_TOKENS)
-        picture = Part.from_bytes(data=image.data, mime_type=image.mime_type)
-        async with answering(self.route, SECONDS):
-            answer = await self.route.client.aio.models.generate_content(
+            config = GenerateContentConfig(
+                system_instruction=INSTRUCTION, temperature=0.0, max_output_tokens=MOST_TOKENS
+            )
+            picture = Part.from_bytes(data=image.data, mime_type=image.mime_type)
+            answer = await client.aio.models.generate_content(
                 model=self._model, contents=[picture, Part(text="Describe this image.")], config=config
             )
         return whole_text(

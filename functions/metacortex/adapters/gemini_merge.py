@@ -23,13 +23,15 @@ class GeminiMerger:
         self._model = model
 
     async def merge(self, sources: Sequence[Memory], *, topic: str) -> str:
-        from google.genai.types import GenerateContentConfig, Part
-
         _require_room(sources)
-        # How much a model thinks is left to it: what one model takes as a setting for that, another refuses.
-        config = GenerateContentConfig(system_instruction=INSTRUCTION, temperature=0.0, max_output_tokens=MOST_TOKENS)
-        async with answering(self.route, SECONDS):
-            answer = await self.route.client.aio.models.generate_content(
+        async with answering(self.route, SECONDS) as client:
+            from google.genai.types import GenerateContentConfig, Part
+
+            # How much a model thinks is left to it: what one model takes as a setting for that, another refuses.
+            config = GenerateContentConfig(
+                system_instruction=INSTRUCTION, temperature=0.0, max_output_tokens=MOST_TOKENS
+            )
+            answer = await client.aio.models.generate_content(
                 model=self._model,
                 contents=[Part(text=sources_as_json(sources, topic)), Part(text=REQUEST)],
                 config=config,

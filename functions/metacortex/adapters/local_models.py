@@ -29,6 +29,9 @@ class LocalEmbedder:
     part_characters = 1_000
     near_duplicate = 0.95
 
+    async def ready(self) -> None:
+        await asyncio.get_running_loop().run_in_executor(_THREAD, _model)
+
     async def embed_documents(self, documents: Sequence[Document], *, text_format: str) -> list[tuple[float, ...]]:
         return await _embed([in_context(document) if text_format == DATED else document.text for document in documents])
 

@@ -2,7 +2,7 @@
 
 import logging
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from mcp_types import CallToolResult, TextContent
@@ -23,7 +23,11 @@ logger = logging.getLogger(__name__)
 
 class Observer:
     def __init__(
-        self, service: MemoryService, recorder: Recorder, clock: Callable[[], int], telemetry_of: str | None
+        self,
+        service: Callable[[], Awaitable[MemoryService]],
+        recorder: Recorder,
+        clock: Callable[[], int],
+        telemetry_of: str | None,
     ) -> None:
         """`telemetry_of` names the collection that retrieval events tell of; None for no such events."""
         self._service = service
@@ -54,7 +58,7 @@ class Observer:
         def event(result: Any) -> Event:
             return call.committed(_known(tool.response_event(result)))
 
-        result = await tool.run(self._service, profile, arguments, event)
+        result = await tool.run(await self._service(), profile, arguments, event)
         payload = dict(tool.payload(arguments, result, profile))
         if tool.event_is_committed(result):
             self._recorder.log(call.succeeded(_known(tool.response_event(result))))

@@ -2,7 +2,7 @@
 
 import logging
 import uuid
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from starlette.applications import Starlette
@@ -37,7 +37,7 @@ class Installation:
     rejections: Rejections
 
 
-def create_app(load: Callable[[], Installation], *, project_id: str | None, service_name: str) -> Starlette:
+def create_app(load: Callable[[], Awaitable[Installation]], *, project_id: str | None, service_name: str) -> Starlette:
     """The ASGI app. `load` answers the installation, or raises ConfigurationError on every request until it can."""
     endpoint = McpEndpoint(load)
 
@@ -84,7 +84,7 @@ async def _method_not_allowed(_: Request, error: Exception) -> Response:
 class McpEndpoint:
     """One MCP path. Its checks come in the contract's order, and none costs more than the one after it."""
 
-    def __init__(self, load: Callable[[], Installation]) -> None:
+    def __init__(self, load: Callable[[], Awaitable[Installation]]) -> None:
         self._load = load
         self._capacity = Capacity()
 
@@ -92,7 +92,7 @@ class McpEndpoint:
         logs.trace_id.set(logs.trace_of(Headers(scope=scope)))
         answer = Answer(send)
         try:
-            await self._serve(self._load(), scope, receive, answer)
+            await self._serve(await self._load(), scope, receive, answer)
         except ConfigurationError as error:
             await _unavailable(error)(scope, receive, answer)
         except Exception:

@@ -92,6 +92,16 @@ async def test_a_search_by_vectors_alone_is_two_queries_at_once(channel: Channel
     assert channel.calls == ["RunQuery", "RunQuery", "Commit"]
 
 
+async def test_a_query_that_was_asked_before_is_not_embedded_again(channel: Channel, firestore_stores: Stores) -> None:
+    service = await warmed(firestore_stores, channel)
+    embedder = service.models.embedder
+    assert isinstance(embedder, PlaneEmbedder)
+    embedder.calls.clear()
+    for state in ("active", "wip", "active"):
+        await service.search("owl at 90", "default", filter_state=state)
+    assert embedder.calls == ["owl at 90"]
+
+
 async def test_a_fetch_is_one_read_and_one_event(channel: Channel, firestore_stores: Stores) -> None:
     service = await warmed(firestore_stores, channel)
     [match] = await service.search("at 0")

@@ -41,11 +41,19 @@ class Deployment:
     @property
     def uploaded(self) -> list[str]:
         """The paths of the files in the source that was uploaded; none if it was not."""
-        names: list[str] = []
+        return sorted(self._files())
+
+    @property
+    def bytecode(self) -> dict[str, bytes]:
+        """The compiled modules among them, by their paths."""
+        return {name: content for name, content in self._files().items() if name.endswith(".pyc")}
+
+    def _files(self) -> dict[str, bytes]:
+        files: dict[str, bytes] = {}
         for upload in self.google.changes(UPLOADS):
             with zipfile.ZipFile(io.BytesIO(upload.body)) as archive:
-                names += archive.namelist()
-        return sorted(names)
+                files |= {name: archive.read(name) for name in archive.namelist()}
+        return files
 
     @property
     def secrets(self) -> list[str]:

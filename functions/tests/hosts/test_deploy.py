@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+from importlib.util import MAGIC_NUMBER, cache_from_source, source_from_cache, source_hash
 from typing import Any
 
 import jsonschema
@@ -40,7 +41,7 @@ TEMPTATIONS = dict.fromkeys(
         "functions/scratch.py",
         "functions/tests/test_more.py",
         "functions/metacortex/.env",
-        "functions/metacortex/__pycache__/memory.cpython-311.pyc",
+        "functions/metacortex/__pycache__/memory.cpython-310.pyc",
         "functions/metacortex/adapters/__pycache__/gemini.cpython-311.pyc",
         "functions/metacortex/adapters/.secret.local",
         "functions/metacortex/memory.py.orig",
@@ -103,10 +104,16 @@ def test_its_account_may_read_the_secrets_that_are_bound_and_no_other(deployment
 
 
 def test_the_code_and_its_lock_are_uploaded_and_nothing_that_lies_beside_them(deployment: Deployment) -> None:
-    package = [
-        f"metacortex/{path.relative_to(FUNCTIONS / 'metacortex')}" for path in FUNCTIONS.rglob("metacortex/**/*.py")
-    ]
-    assert deployment.uploaded == sorted(["main.py", "requirements.txt", *package])
+    package = [str(path.relative_to(FUNCTIONS)) for path in FUNCTIONS.rglob("metacortex/**/*.py")]
+    bytecode = [cache_from_source(path) for path in package]
+    assert deployment.uploaded == sorted(["main.py", "requirements.txt", *package, *bytecode])
+
+
+def test_the_bytecode_that_is_uploaded_is_of_this_code_whenever_it_was_written(deployment: Deployment) -> None:
+    for name, content in deployment.bytecode.items():
+        source = (FUNCTIONS / source_from_cache(name)).read_bytes()
+        # PEP 552: what made it, that it is known by a hash to be checked, and the hash.
+        assert content[:16] == MAGIC_NUMBER + (0b11).to_bytes(4, "little") + source_hash(source), name
 
 
 def test_its_lock_was_checked_first(deployment: Deployment) -> None:

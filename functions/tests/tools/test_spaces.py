@@ -44,19 +44,58 @@ async def test_a_service_works_in_the_listed_space_of_its_model_and_its_field(se
 
 
 async def test_the_collection_decides_the_form_of_the_text(service: Service) -> None:
-    class TwoForms(PlaneEmbedder):
-        forms: list[str]
-
-        async def embed_query(self, text: str, *, text_format: str) -> tuple[float, ...]:
-            self.forms.append(text_format)
-            return await super().embed_query(text, text_format=text_format)
-
-    embedder = TwoForms(Space("plane", 2, "titled"))
-    embedder.known_formats = ("titled", "plain")
-    embedder.forms = []
+    embedder = TwoForms()
     await service.save("Fact at 10")
     await Service(stores=service.stores, models=plane_models(embedder=embedder)).search("at 10")
     assert embedder.forms == ["plain"]
+
+
+class TwoForms(PlaneEmbedder):
+    """Knows two forms of text, and remembers in which it was asked for queries."""
+
+    def __init__(self) -> None:
+        super().__init__(Space("plane", 2, "titled"))
+        self.known_formats = ("titled", "plain")
+        self.forms: list[str] = []
+        self.asked = asyncio.Event()
+
+    async def embed_query(self, text: str, *, text_format: str) -> tuple[float, ...]:
+        self.forms.append(text_format)
+        self.asked.set()
+        return await super().embed_query(text, text_format=text_format)
+
+
+async def test_a_search_follows_a_collection_that_moves_to_another_space(service: Service) -> None:
+    memories = service.stores.memories
+    assert isinstance(memories, InMemoryMemories)
+    await service.save("Fact at 10")
+    embedder = TwoForms()
+    other = Service(stores=service.stores, models=plane_models(embedder=embedder))
+    assert len(await other.search("at 10")) == 1
+    memories.named = CollectionSpaces("plane@2/titled", {"plane@2/titled": "embedding_2"})
+    assert await other.search("at 10") == []
+    assert embedder.forms == ["plain", "titled"]
+
+
+async def test_a_space_that_was_known_is_looked_up_again_beside_the_embedding(service: Service) -> None:
+    embedder = TwoForms()
+
+    class WaitingForTheModel(InMemoryMemories):
+        waits = False
+
+        async def spaces(self) -> CollectionSpaces | None:
+            if self.waits:
+                async with asyncio.timeout(10):
+                    await embedder.asked.wait()
+            return await super().spaces()
+
+    memories = WaitingForTheModel(InMemoryEvents())
+    models = plane_models(embedder=embedder)
+    service = Service(stores=Stores(memories=memories, events=memories.events), models=models)
+    await service.save("Fact at 10")
+    embedder.asked.clear()
+    memories.waits = True
+    assert len(await service.search("at 10")) == 1
 
 
 async def test_a_first_save_never_mixes_forms_of_text_and_works_when_it_is_repeated() -> None:

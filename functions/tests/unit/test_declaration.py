@@ -85,7 +85,3 @@ def test_a_wrong_dotenv_file_breaks_nothing(source: Path) -> None:
     assert key_is_bound(source, DEPLOYED)
     (source / ".env.production").mkdir()
     assert key_is_bound(source, DEPLOYED)
-
-
-def test_where_the_function_is_served_no_file_is_asked(source: Path) -> None:
-    assert not key_is_bound(source, DEPLOYED | {"FUNCTION_TARGET": "metaCortexMcp"}, env="MODEL_PROVIDER=gemini")

@@ -45,14 +45,14 @@ async def refuse(rejections: Rejections, reason: str, times: int = 1) -> None:
 
 async def test_the_first_ten_refusals_of_a_minute_are_told_one_by_one() -> None:
     events = InMemoryEvents()
-    await refuse(Rejections(Recorder(events), FakeClock()), "unauthorized", 10)
+    await refuse(Rejections(Recorder(events.append), FakeClock()), "unauthorized", 10)
     assert len(events.stored) == 10
     assert all("count" not in event.fields and event.fields["client_id"] == "agent" for event in events.stored.values())
 
 
 async def test_each_new_minute_tells_ten_again() -> None:
     events, clock = InMemoryEvents(), FakeClock()
-    rejections = Rejections(Recorder(events), clock)
+    rejections = Rejections(Recorder(events.append), clock)
     for _ in range(3):
         await refuse(rejections, "unauthorized", 10)
         clock.advance(minutes=1)
@@ -62,7 +62,7 @@ async def test_each_new_minute_tells_ten_again() -> None:
 async def test_two_instances_count_apart() -> None:
     events, clock = InMemoryEvents(), FakeClock()
     for _ in range(2):
-        await refuse(Rejections(Recorder(events), clock), "unauthorized", 11)
+        await refuse(Rejections(Recorder(events.append), clock), "unauthorized", 11)
     assert [event.fields["count"] for event in events.stored.values() if "count" in event.fields] == [1, 1]
 
 
@@ -71,7 +71,7 @@ def test_every_refusal_of_a_flood_is_counted_once_its_minute_is_over_and_costs_f
     bursts: list[tuple[str, int, float]],
 ) -> None:
     events, clock = CountingEvents(), FakeClock()
-    rejections = Rejections(Recorder(events), clock)
+    rejections = Rejections(Recorder(events.append), clock)
     happened: dict[int, Counter[str]] = {}
 
     async def flood() -> None:
@@ -101,7 +101,7 @@ def test_every_refusal_of_a_flood_is_counted_once_its_minute_is_over_and_costs_f
 
 async def test_a_counted_document_says_what_is_common_to_all_it_counts() -> None:
     events, clock = InMemoryEvents(), FakeClock()
-    await refuse(Rejections(Recorder(events), clock), "malformed", 18)
+    await refuse(Rejections(Recorder(events.append), clock), "malformed", 18)
     [counted] = [event for event in events.stored.values() if "count" in event.fields]
     assert counted.fields == {
         "event_type": "request",
@@ -115,7 +115,7 @@ async def test_a_counted_document_says_what_is_common_to_all_it_counts() -> None
 async def test_a_trail_that_cannot_be_written_is_logged_and_fails_nothing() -> None:
     with logged() as log:
         logs.configure(project=PROJECT, readable=False)
-        await refuse(Rejections(Recorder(BrokenEvents()), FakeClock()), "unauthorized")
+        await refuse(Rejections(Recorder(BrokenEvents().append), FakeClock()), "unauthorized")
     told, failed = log.lines
     assert (told["severity"], told["reason"]) == ("INFO", "unauthorized")
     assert failed["severity"] == "ERROR"
@@ -126,7 +126,7 @@ async def test_an_event_that_a_write_has_stored_is_only_logged() -> None:
     events = CountingEvents()
     with logged() as log:
         logs.configure(project=PROJECT, readable=False)
-        Recorder(events).log(ToolCall("agent", "save_context", FakeClock()).committed({"id": "m"}))
+        Recorder(events.append).log(ToolCall("agent", "save_context", FakeClock()).committed({"id": "m"}))
     [line] = log.lines
     assert (line["tool_name"], line["response"], events.writes) == ("save_context", {"id": "m"}, 0)
 
@@ -136,7 +136,7 @@ async def test_a_retrieval_event_is_stored_with_its_query_and_logged_without() -
     event = ToolCall("agent", "search_context", FakeClock()).retrieval({"query": "a private matter", "limit": 5})
     with logged() as log:
         logs.configure(project=PROJECT, readable=False)
-        await Recorder(events).record(event)
+        await Recorder(events.append).record(event)
     assert events.stored[event.kind, event.id].fields["query"] == "a private matter"
     [line] = log.lines
     assert (line["limit"], line["event_id"]) == (5, event.id)

@@ -14,6 +14,7 @@ from metacortex import logs
 from metacortex.bootstrap import Installation, application, install
 from metacortex.errors import ConfigurationError
 from metacortex.settings import load
+from metacortex.startup import once
 from metacortex.web.app import create_app
 from web.edge import ORIGIN, VALID, cors_headers
 from web.wire import serving
@@ -36,11 +37,11 @@ async def listing(app: ASGIApp, path: str = "/mcp", **headers: str) -> httpx2.Re
 
 def app_of(load_: Callable[[], Installation]) -> ASGIApp:
     logs.configure(project=PROJECT, readable=False)
-    return create_app(load_, project_id=PROJECT, service_name="metacortex")
+    return create_app(once(load_), project_id=PROJECT, service_name="metacortex")
 
 
 def installed() -> Installation:
-    return install(load(environment()), in_memory(), plane_models())
+    return install(load(environment()), in_memory, plane_models())
 
 
 # --- 503 ---
