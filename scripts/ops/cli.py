@@ -3,6 +3,7 @@
 import typer
 
 from ops import archive, mirror, profile
+from ops.bench import bench
 from ops.eval import app as evaluation
 from ops.indexes import indexes
 from ops.look_inside import inspect
@@ -22,6 +23,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command()(smoke)
+app.command()(bench)
 app.command()(indexes)
 app.command()(models)
 app.command()(preflight)

@@ -1,56 +1,27 @@
 """A run as one HTML page that needs nothing else: tables, and charts as inline SVG, for light and dark screens."""
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from html import escape
 
 from metacortex.rules import format_time
 from ops.eval_metrics import Outcome, Summary, hit_at, recall_at
 from ops.eval_report import OVERALL, Report, told_off_topic
 from ops.eval_run import Asked
+from ops.html_page import BOTTOM, HEIGHT, LEFT, ROW, TOP, WIDTH, page, round_step, svg, table, text
 
-WIDTH, HEIGHT = 640, 260
-LEFT, BOTTOM, TOP = 44, 30, 16
-ROW = 26
 BINS = 16
-
-STYLE = """
-:root { color-scheme: light dark; --ink: #1b1f24; --paper: #ffffff; --quiet: #667080; --line: #d7dce2;
-  --one: #2563a8; --two: #b4541a; --bad: #b3261e; }
-@media (prefers-color-scheme: dark) { :root { --ink: #e7eaee; --paper: #14171b; --quiet: #9aa4b2; --line: #333a43;
-  --one: #7db4ee; --two: #eda36f; --bad: #f2867f; } }
-body { margin: 2rem auto; max-width: 60rem; padding: 0 1rem; font: 15px/1.5 system-ui, sans-serif; color: var(--ink);
-  background: var(--paper); }
-h1 { font-size: 1.5rem; } h2 { font-size: 1.1rem; margin-top: 2rem; }
-.scroll { overflow-x: auto; } table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
-th, td { padding: .25rem .6rem; border-bottom: 1px solid var(--line); text-align: left; vertical-align: top; }
-td.figure, th.figure { text-align: right; } tr.overall td { font-weight: 600; }
-svg { max-width: 100%; height: auto; } svg text { fill: var(--quiet); font-size: 12px; }
-svg .grid { stroke: var(--line); } svg .one { fill: var(--one); } svg .two { fill: var(--two); }
-svg .line-one { stroke: var(--one); fill: none; stroke-width: 2; }
-svg .line-two { stroke: var(--two); fill: none; stroke-width: 2; }
-.one-text { color: var(--one); } .two-text { color: var(--two); } .bad { color: var(--bad); }
-""".strip()
-# The queries are somebody's: nothing in them may make a browser ask for anything.
-POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 
 
 def to_html(report: Report) -> str:
-    title = escape(f"Retrieval evaluation: {report.result.source}")
-    body = "\n".join(_body(report, title))
-    return (
-        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{title}</title>\n<style>\n{STYLE}\n</style>\n</head>\n<body>\n{body}\n</body>\n</html>\n"
-    )
+    title = f"Retrieval evaluation: {report.result.source}"
+    return page(title, _body(report))
 
 
-def _body(report: Report, title: str) -> Iterator[str]:
+def _body(report: Report) -> Iterator[str]:
     summaries = report.summaries()
     answered = [asked.outcome for asked in report.result.asked if asked.outcome.error is None]
     looked_for = [outcome for outcome in answered if outcome.is_answerable]
-    yield f"<h1>{title}</h1>"
     facts = {**report.searched, "cases": report.half, "began": format_time(report.began_at)}
     yield "<p>" + " · ".join(f"{escape(name)} {escape(value)}" for name, value in facts.items()) + "</p>"
     yield "<h2>Figures</h2>"
@@ -68,10 +39,10 @@ def _body(report: Report, title: str) -> Iterator[str]:
         yield _histogram([outcome.latency_ms for outcome in answered])
     if report.comparison:
         yield f"<h2>Worse than in the baseline: {len(report.comparison.worse)} of {report.comparison.compared}</h2>"
-        yield _table(("query", "how"), ((each.asked.case.query, each.says) for each in report.comparison.worse))
+        yield table(("query", "how"), ((each.asked.case.query, each.says) for each in report.comparison.worse))
     missed = [asked for asked in report.result.asked if _is_missed(asked.outcome, report.limit)]
     yield f"<h2>Not everything found: {len(missed)} of {len(report.result.asked)}</h2>"
-    yield _table(("query", "category", "filters", "found"), map(_missed, missed))
+    yield table(("query", "category", "filters", "found"), map(_missed, missed))
 
 
 def _is_missed(outcome: Outcome, limit: int) -> bool:
@@ -105,25 +76,7 @@ def _figures_row(name: str, figures: Summary) -> str:
     return f"<tr{shade}><td>{escape(name)}</td>{row}</tr>"
 
 
-def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    head = "".join(f"<th>{name}</th>" for name in heads)
-    body = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows)
-    return f'<div class="scroll"><table><tr>{head}</tr>{body}</table></div>'
-
-
 # --- Charts ---
-
-
-def _svg(title: str, height: int, parts: Iterable[str]) -> str:
-    content = "".join(parts)
-    return (
-        f'<svg viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}" role="img">'
-        f"<title>{escape(title)}</title>{content}</svg>"
-    )
-
-
-def _text(x: float, y: float, text: str, anchor: str = "middle") -> str:
-    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(text)}</text>'
 
 
 def _curves(outcomes: Sequence[Outcome], limit: int) -> str:
@@ -143,13 +96,13 @@ def _curves(outcomes: Sequence[Outcome], limit: int) -> str:
     def parts() -> Iterator[str]:
         for share in (0, 0.25, 0.5, 0.75, 1):
             yield f'<line class="grid" x1="{LEFT}" x2="{WIDTH - 20}" y1="{y(share):.1f}" y2="{y(share):.1f}"/>'
-            yield _text(LEFT - 6, y(share) + 4, f"{share:g}", "end")
+            yield text(LEFT - 6, y(share) + 4, f"{share:g}", "end")
         for cutoff in range(1, limit + 1):
-            yield _text(x(cutoff), HEIGHT - 10, str(cutoff))
+            yield text(x(cutoff), HEIGHT - 10, str(cutoff))
         yield curve("line-one", hit_at)
         yield curve("line-two", recall_at)
 
-    return _svg("hit and recall by cutoff", HEIGHT, parts())
+    return svg("hit and recall by cutoff", HEIGHT, parts())
 
 
 def _bars(shares: Mapping[str, float | None]) -> str:
@@ -160,17 +113,17 @@ def _bars(shares: Mapping[str, float | None]) -> str:
         for row, (name, share) in enumerate(shares.items()):
             width = (WIDTH - left - 60) * (share or 0)
             shade = "one" if name == OVERALL else "two"
-            yield _text(left - 8, row * ROW + 17, name if len(name) <= 26 else f"{name[:25]}…", "end")
+            yield text(left - 8, row * ROW + 17, name if len(name) <= 26 else f"{name[:25]}…", "end")
             yield f'<rect class="{shade}" x="{left}" y="{row * ROW + 4}" width="{width:.1f}" height="{ROW - 8}"/>'
-            yield _text(left + width + 6, row * ROW + 17, "–" if share is None else f"{share:.3f}", "start")
+            yield text(left + width + 6, row * ROW + 17, "–" if share is None else f"{share:.3f}", "start")
 
-    return _svg("recall by category", len(shares) * ROW + 4, parts())
+    return svg("recall by category", len(shares) * ROW + 4, parts())
 
 
 def _histogram(latencies: Sequence[float]) -> str:
     """How many searches took how long."""
     longest = max(latencies)
-    step = _round_step(longest / BINS)
+    step = round_step(longest / BINS)
     counts = [0] * (math.floor(longest / step) + 1)
     for latency in latencies:
         counts[math.floor(latency / step)] += 1
@@ -183,14 +136,8 @@ def _histogram(latencies: Sequence[float]) -> str:
             x, y = LEFT + place * width, TOP + room - height
             yield f'<rect class="one" x="{x + 1:.1f}" y="{y:.1f}" width="{width - 2:.1f}" height="{height:.1f}"/>'
             if count:
-                yield _text(x + width / 2, y - 3, str(count))
+                yield text(x + width / 2, y - 3, str(count))
             if place % max(1, len(counts) // 8) == 0:
-                yield _text(x, HEIGHT - 10, f"{place * step:g}")
+                yield text(x, HEIGHT - 10, f"{place * step:g}")
 
-    return _svg("time of a search", HEIGHT, parts())
-
-
-def _round_step(least: float) -> float:
-    """The next of 1, 2 and 5 times a power of ten that is not below `least`."""
-    power = 10 ** math.floor(math.log10(max(least, 0.01)))
-    return next(power * factor for factor in (1, 2, 5, 10) if power * factor >= least)
+    return svg("time of a search", HEIGHT, parts())
