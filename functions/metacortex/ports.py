@@ -1,6 +1,6 @@
 """What the service needs from the outside world. Adapters fill these; tests fill them with fakes held to the same contract."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
@@ -112,11 +112,15 @@ class MemoryStore(Protocol):
         ...
 
     async def nearest_parts(self, question: Question, limit: int) -> list[Candidate]:
-        """The nearest parts of long memories, nearest first, each under the id of its memory."""
+        """The nearest parts of long memories, nearest first, each under the id of its memory; its words are not seen."""
         ...
 
     async def holding(self, question: Question, term: str, limit: int) -> list[Candidate]:
         """Memories that hold a word, in no particular order."""
+        ...
+
+    async def held(self, question: Question, memory_ids: Sequence[str]) -> dict[str, Mapping[str, int]]:
+        """How often each of these memories holds each of the question's words; of an unknown one nothing is held."""
         ...
 
     async def save(self, new: NewMemory, fingerprint: Fingerprint, event: Event) -> bool:

@@ -307,7 +307,8 @@ class MemoryService:
         if working.space != expected.space:
             vector = await self._queries.vector(request.query, working.space)
         question = Question(vector=vector, vector_field=working.vector_field, filters=filters, terms=words)
-        candidates, truncated = await self._candidates_of(question, counts, request.valid_at, limit)
+        found, truncated = await self._candidates_of(question, counts, request.valid_at, limit)
+        candidates = await self._with_words(found, question, counts)
         matches = fusion.ranked(candidates, counts, self._options.lexical_weight)
         kept, below = fusion.above_floor(matches, self._options.floor, limit)
         return Found(
@@ -349,6 +350,16 @@ class MemoryService:
         rare = fusion.rare_terms(counts)
         found = await asyncio.gather(*(self._store.holding(question, term, size) for term, size in rare.items()))
         return list(chain(*found))
+
+    async def _with_words(
+        self, found: list[Candidate], question: Question, counts: Mapping[str, int]
+    ) -> list[Candidate]:
+        """The candidates, with the words of those of which only a part was found, where they may hold any."""
+        unseen = fusion.unseen(found, counts)
+        held = await self._store.held(question, unseen) if unseen else {}
+        return [
+            replace(candidate, held=held[candidate.id]) if candidate.id in held else candidate for candidate in found
+        ]
 
     # --- Fetch ---
 

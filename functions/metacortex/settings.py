@@ -223,7 +223,7 @@ class Settings:
     retrieval_lexical_weight: float = _setting(
         "RETRIEVAL_LEXICAL_WEIGHT",
         _fraction,
-        0.6,
+        0.7,
         "The share of the words in a hybrid ranking, from 0 to 1; the rest is that of the meaning.",
     )
     retrieval_candidates: int = _setting(

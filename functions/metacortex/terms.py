@@ -2,12 +2,13 @@
 
 Everything is lower case and without accents; English words lose their endings. Numbers and identifiers are kept whole and in
 their parts, as in `ERR_1042`, `v2.3.1` or `getUserName`. Scripts that write no spaces become pairs of neighbouring characters.
+What is stored also has each character that may be a word by itself, so that `猫` finds `我的猫`.
 """
 
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from metacortex.memory import Metadata
 from metacortex.rules import day
@@ -16,12 +17,17 @@ MOST_TERMS = 300
 COUNTED = 8
 LONGEST = 64
 
-# Han, kana, Hangul, Thai, Lao, Myanmar and Khmer, without their punctuation.
-_UNSPACED = (
-    "\u0e01-\u0e2e\u0e30-\u0e4e\u0e50-\u0e59\u0e80-\u0eff\u1000-\u1049\u1050-\u109f\u1780-\u17d3\u17dc-\u17ff"
+# Han, kana and Hangul, where a single character may be a word, without their punctuation.
+_CHARACTERS = (
     "\u3005-\u3007\u3041-\u309f\u30a1-\u30fa\u30fc-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
     "\U00020000-\U0003ffff"
 )
+# These and Thai, Lao, Myanmar and Khmer.
+_UNSPACED = (
+    "\u0e01-\u0e2e\u0e30-\u0e4e\u0e50-\u0e59\u0e80-\u0eff\u1000-\u1049\u1050-\u109f\u1780-\u17d3\u17dc-\u17ff"
+    f"{_CHARACTERS}"
+)
+_CHARACTER = re.compile(f"[{_CHARACTERS}]")
 # Vowel signs of Indic scripts belong to their words, though they are no letters by themselves.
 _SIGNS = "".join(sign for sign in map(chr, range(0x0900, 0x0E00)) if unicodedata.category(sign) in {"Mn", "Mc"})
 _LETTER = rf"(?:[^\W_{_UNSPACED}]|[{_SIGNS}])"
@@ -51,37 +57,64 @@ _EMPTY = frozenset(_EMPTY_WORDS.split())
 
 
 def memory_terms(text: str, metadata: Metadata) -> dict[str, int]:
-    """The terms of a memory: of its text for retrieval, its topic, its day and its references."""
+    """The terms of a memory and how often it holds each: of its topic, its day and its references, and then of its text.
+
+    A long text does not drive out the former, nor do many references drive out the text: each has half of the 300 if it needs it.
+    """
     date = "" if metadata.date is None else day(metadata.date)
-    return terms("\n".join((text, metadata.topic, date, *metadata.artifact_refs)))
+    about = Counter(_terms("\n".join((metadata.topic, date, *metadata.artifact_refs)), stored=True))
+    counts = Counter(_terms(text, stored=True))
+    first = list(about)[: max(MOST_TERMS // 2, MOST_TERMS - len(counts))]
+    known = set(first)
+    rest = _chosen([term for term in counts if term not in known], MOST_TERMS - len(first))
+    return {term: about[term] + counts[term] for term in (*first, *rest)}
 
 
 def terms(text: str) -> dict[str, int]:
-    """The terms of a text and how often each stands in it; of more than 300, identifiers and numbers first, then the first."""
-    counts = Counter(_terms(text))
-    if len(counts) <= MOST_TERMS:
-        return dict(counts)
-    kept = sorted(counts, key=lambda term: not _is_identifier(term))[:MOST_TERMS]
-    return {term: counts[term] for term in kept}
+    """The terms of a text and how often each stands in it; of more than 300, identifiers and numbers first, then the first.
+
+    Identifiers leave half of the room to words where there are as many; single characters come after other words.
+    """
+    counts = Counter(_terms(text, stored=True))
+    return {term: counts[term] for term in _chosen(list(counts), MOST_TERMS)}
+
+
+def _chosen(found: Sequence[str], room: int) -> Sequence[str]:
+    if len(found) <= room:
+        return found
+    identifiers = [term for term in found if is_identifier(term)]
+    words = sorted((term for term in found if not is_identifier(term)), key=_is_character)
+    taken = identifiers[: max(room // 2, room - len(words))]
+    return [*taken, *words[: room - len(taken)]]
 
 
 def query_terms(query: str) -> tuple[str, ...]:
     """The at most 8 terms of a query that are likely to be rare: identifiers and numbers first, then the longest."""
-    distinct = dict.fromkeys(_terms(query))
-    return tuple(sorted(distinct, key=lambda term: (not _is_identifier(term), -len(term)))[:COUNTED])
+    distinct = dict.fromkeys(_terms(query, stored=False))
+    return tuple(sorted(distinct, key=lambda term: (not is_identifier(term), -len(term)))[:COUNTED])
 
 
-def _is_identifier(term: str) -> bool:
+def is_identifier(term: str) -> bool:
+    """Whether a term is a number, or what a thing is called by: it has a digit, or signs inside."""
     return any(character.isdigit() or character in "-._/:@#+" for character in term)
 
 
-def _terms(text: str) -> Iterator[str]:
+def _is_character(term: str) -> bool:
+    return _CHARACTER.fullmatch(term) is not None
+
+
+def _terms(text: str, *, stored: bool) -> Iterator[str]:
+    """The terms of a text in their order. A stored one also has the single characters of its pairs."""
     plain = unicodedata.normalize("NFKC", _LEFT_OUT.sub("", unicodedata.normalize("NFKD", text))).translate(_ALIKE)
     for piece in _PIECES.finditer(plain):
-        if unspaced := piece["unspaced"]:
-            yield from (unspaced[place : place + 2] for place in range(max(1, len(unspaced) - 1)))
-        else:
+        unspaced = piece["unspaced"] or ""
+        if not unspaced:
             yield from _of_word(_ADDED.sub("", piece["word"]))
+        elif len(unspaced) == 1:
+            yield unspaced
+        else:
+            yield from (unspaced[place : place + 2] for place in range(len(unspaced) - 1))
+            yield from _CHARACTER.findall(unspaced) if stored else ()
 
 
 def _of_word(word: str) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
@@ -87,7 +87,7 @@ class InMemoryMemories:
                 summary=part.summary,
                 score=1 - far,
                 metadata=new.memory.metadata,
-                held={},
+                held=None,
                 by_vector=True,
             )
             for far, part, new in found[:limit]
@@ -99,6 +99,12 @@ class InMemoryMemories:
             _candidate(new, question, similarity(question.vector, new.embedding.vector), by_vector=False)
             for new in found[:limit]
         ]
+
+    async def held(self, question: Question, memory_ids: Sequence[str]) -> dict[str, Mapping[str, int]]:
+        return {
+            memory_id: _held(self.stored[memory_id], question) if memory_id in self.stored else {}
+            for memory_id in memory_ids
+        }
 
     def _comparable(self, question: Question) -> list[NewMemory]:
         return [
@@ -195,9 +201,13 @@ def _candidate(new: NewMemory, question: Question, found_score: float, *, by_vec
         summary=summary(memory.content),
         score=found_score,
         metadata=memory.metadata,
-        held={term: new.terms[term] for term in question.terms if term in new.terms},
+        held=_held(new, question),
         by_vector=by_vector,
     )
+
+
+def _held(new: NewMemory, question: Question) -> dict[str, int]:
+    return {term: new.terms[term] for term in question.terms if term in new.terms}
 
 
 def _passes(memory: Memory, filters: SearchFilters) -> bool:

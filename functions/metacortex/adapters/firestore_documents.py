@@ -149,17 +149,22 @@ def decode_entry(memory_id: str, document: Mapping[str, Any], content: str | Non
 
 
 def decode_candidate(memory_id: str, document: Mapping[str, Any], score: float, *, by_vector: bool) -> Candidate:
-    """What a query of a search found. Documents that lack a summary have an empty one."""
-    stored: Mapping[str, Any] = document.get(TERMS) or {}
-    counts: Mapping[str, int] = stored.get(COUNTS) or {}
+    """What a query of a search found. Documents that lack a summary have an empty one; parts do not know what words they hold."""
     return Candidate(
         id=memory_id,
         summary=document.get(SUMMARY) or "",
         score=score,
         metadata=decode_metadata(document),
-        held={term: counts.get(term, 1) for term in stored.get(WORDS) or {}},
+        held=None if MEMORY_ID in document else decode_held(document),
         by_vector=by_vector,
     )
+
+
+def decode_held(document: Mapping[str, Any]) -> dict[str, int]:
+    """How often a memory holds each of the words that were read of it."""
+    stored: Mapping[str, Any] = document.get(TERMS) or {}
+    counts: Mapping[str, int] = stored.get(COUNTS) or {}
+    return {term: counts.get(term, 1) for term in stored.get(WORDS) or {}}
 
 
 def decode_metadata(document: Mapping[str, Any]) -> Metadata:

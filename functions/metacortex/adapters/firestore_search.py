@@ -26,6 +26,7 @@ from metacortex.adapters.firestore_documents import (
     TERMS,
     WORDS,
     decode_candidate,
+    decode_held,
 )
 from metacortex.fusion import Candidate
 from metacortex.ports import Question, SearchFilters
@@ -79,6 +80,10 @@ class FirestoreSearch:
         ]
         return await self._summarised(found)
 
+    async def held(self, question: Question, memory_ids: Sequence[str]) -> dict[str, Mapping[str, int]]:
+        documents = await self._fields_of(memory_ids, _words(question))
+        return {memory_id: decode_held(document) for memory_id, document in documents.items()}
+
     async def _summarised(self, found: list[Candidate]) -> list[Candidate]:
         contents = await self._contents(candidate.id for candidate in found if not candidate.summary)
         return [
@@ -88,12 +93,17 @@ class FirestoreSearch:
 
     async def _contents(self, memory_ids: Iterable[str]) -> dict[str, str]:
         """The texts of documents that have no summary: those of MetaCortex 0.3, until they are upgraded."""
+        documents = await self._fields_of(memory_ids, [CONTENT])
+        return {memory_id: document.get(CONTENT, "") for memory_id, document in documents.items()}
+
+    async def _fields_of(self, memory_ids: Iterable[str], fields: Sequence[str]) -> dict[str, Mapping[str, Any]]:
+        """Some fields of each of these memories; nothing of one that does not exist."""
         references = [self._collection.document(memory_id) for memory_id in memory_ids]
         if not references:
             return {}
         async with answering():
-            snapshots = [snapshot async for snapshot in self._client.get_all(references, [CONTENT], retry=RETRY)]
-        return {snapshot.id: (snapshot.to_dict() or {}).get(CONTENT, "") for snapshot in snapshots}
+            snapshots = [snapshot async for snapshot in self._client.get_all(references, fields, retry=RETRY)]
+        return {snapshot.id: snapshot.to_dict() or {} for snapshot in snapshots}
 
 
 def filtered(collection: AsyncCollectionReference, filters: SearchFilters) -> AsyncQuery:

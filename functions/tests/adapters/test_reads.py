@@ -30,8 +30,11 @@ async def stores(channel: Channel, firestore: AsyncClient, firestore_stores: Sto
     copies = firestore.batch()
     for collection in ("memory_vectors", "memory_vectors_parts"):
         for snapshot in await firestore.collection(collection).get():
+            document = snapshot.to_dict() or {}
             for i in range(1, MEMORIES):
-                copies.set(firestore.collection(collection).document(f"{snapshot.id}-{i}"), snapshot.to_dict() or {})
+                copy = firestore.collection(collection).document(f"{snapshot.id}-{i}")
+                owner = {"memory_id": f"{document['memory_id']}-{i}"} if "memory_id" in document else {}
+                copies.set(copy, {**document, **owner})
     await copies.commit()
     await service.save(f"{OWL} pelican flamingo E-1042")
     await service.search("at 0")
@@ -84,7 +87,11 @@ async def test_a_search_is_bounded_however_many_words_it_has(channel: Channel, s
     limits = [query.limit for query in by_words(channel)]
     assert len(limits) <= 3
     assert sum(limits) <= 50
-    assert set(channel.calls) == {"RunAggregationQuery", "RunQuery", "Commit"}
+    # Of long memories of which only a part was found, their words, all at once.
+    assert set(channel.calls) - {"BatchGetDocuments"} == {"RunAggregationQuery", "RunQuery", "Commit"}
+    assert channel.calls.count("BatchGetDocuments") <= 1
+    reads = [request for request in channel.requests if name_of(request) == "BatchGetDocuments"]
+    assert all(len(read.documents) <= 50 for read in reads)
 
 
 async def test_no_search_reads_texts_and_only_that_by_words_reads_vectors(channel: Channel, stores: Stores) -> None:

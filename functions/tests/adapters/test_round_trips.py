@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import pytest
 from google.cloud.firestore_v1.async_client import AsyncClient
 
 from builders import Service, environment, plane_models
@@ -76,6 +77,49 @@ async def test_a_search_counts_its_words_while_it_is_embedded_and_then_asks_ever
     assert channel.calls == ["RunAggregationQuery"] * 3 + ["RunQuery"] * 5 + ["Commit"]
     vectors = ["embedding" in fields_of(request) for request in channel.requests if name_of(request) == "RunQuery"]
     assert vectors == [False, False, True, True, True]
+
+
+class PagedEmbedder(PlaneEmbedder):
+    """The plane with small pages."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.part_characters = 40
+
+
+async def with_a_long_memory(firestore_stores: Stores, channel: Channel) -> tuple[Service, str]:
+    """A service that looks at one candidate, and the id of a long memory of which it finds only a part for 30 degrees."""
+    settings = environment(RETRIEVAL_CANDIDATES="1", SEARCH_RESULT_LIMIT="1")
+    service = Service(settings=settings, stores=firestore_stores, models=plane_models(embedder=PagedEmbedder()))
+    for text in ("near at 30", "pelican at 180", "flamingo at 180", "heron at 180", "swallow at 180"):
+        await service.save(text)
+    item = await service.save("The swallow of the old barn at 32. \n\nThe mouse of the mill at 220. ")
+    await service.search("at 30")
+    channel.requests.clear()
+    return service, item["id"]
+
+
+async def test_words_of_a_memory_of_which_only_a_part_was_found_are_one_more_read_without_texts_and_vectors(
+    channel: Channel, firestore_stores: Stores
+) -> None:
+    service, long = await with_a_long_memory(firestore_stores, channel)
+    # Thirty characters point to 30 degrees. Only holders of the three rarest of the four words are looked up.
+    [match] = await service.search("pelican flamingo heron swallow")
+    assert match["id"] == long
+    assert channel.calls == [*["RunAggregationQuery"] * 4, *["RunQuery"] * 5, "BatchGetDocuments", "Commit"]
+    [read] = [request for request in channel.requests if name_of(request) == "BatchGetDocuments"]
+    assert [name.rsplit("/", 1)[-1] for name in read.documents] == [long]
+    words = ("flamingo", "heron", "pelican", "swallow")
+    assert set(read.mask.field_paths) == {f"terms.{kind}.{word}" for kind in ("words", "counts") for word in words}
+
+
+@pytest.mark.parametrize("query", ["swallow pelican unheard-of", "unheard-of", "?!"])
+async def test_nothing_more_is_read_where_all_memories_that_hold_a_word_were_looked_up(
+    channel: Channel, firestore_stores: Stores, query: str
+) -> None:
+    service, _ = await with_a_long_memory(firestore_stores, channel)
+    await service.search(query)
+    assert "BatchGetDocuments" not in channel.calls
 
 
 def fields_of(request: Any) -> list[str]:

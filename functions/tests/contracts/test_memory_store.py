@@ -333,8 +333,17 @@ async def test_the_nearest_parts_come_nearest_first_under_their_memories(store: 
         ("b", "Part 0 of b", 0.6),
         ("a", "Part 0 of a", 0.0),
     ]
-    assert all(part.by_vector and not part.held for part in found)
+    assert all(part.by_vector and part.held is None for part in found)
     assert await parts_of(store, 1) == [("a", "Part 1 of a")]
+
+
+async def test_the_words_that_memories_hold_are_told_by_their_ids(store: MemoryStore) -> None:
+    await save(store, holding("both", "owl", "owl", "barn", "mouse"))
+    await save(store, holding("none", "mouse"))
+    await save(store, a_memory("without"))
+    found = await store.held(question(("owl", "barn")), ["both", "none", "without", "unknown"])
+    assert found == {"both": {"owl": 2, "barn": 1}, "none": {}, "without": {}, "unknown": {}}
+    assert await store.held(question(("owl",)), []) == {}
 
 
 async def test_a_part_carries_the_whole_metadata_of_its_memory(store: MemoryStore) -> None:

@@ -238,6 +238,24 @@ async def test_a_part_that_is_nearer_than_everything_gives_its_memory_its_score(
     assert "at 0" in matches[0]["summary"]
 
 
+async def test_the_words_of_a_memory_count_where_only_a_part_of_it_was_found(service: Service) -> None:
+    few = Service(
+        settings=environment(RETRIEVAL_CANDIDATES="5"),
+        stores=service.stores,
+        models=replace(service.models, embedder=PagedEmbedder()),
+    )
+    for i in range(6):
+        await few.save(f"Neighbour {i} at 30")
+    # Three words are rarer than the one that the long memory holds, so that nobody looks for its holders.
+    for text in ("pelican at 180", "flamingo at 180", "heron at 180", "swallow at 180"):
+        await few.save(text)
+    item = await few.save("The swallow of the old barn at 32. \n\nThe mouse of the mill at 220. ")
+    # A query of thirty characters points to 30 degrees.
+    match, *_ = await few.search("pelican flamingo heron swallow")
+    assert match["id"] == item["id"]
+    assert (match["score"], match["summary"]) == (0.999391, "The swallow of the old barn at 32.")
+
+
 @pytest.mark.slow
 async def test_the_longest_memory_is_saved_searched_and_deprecated(service: Service) -> None:
     content = f"{(FILLING * 30)[:399_900]} {FACT}"

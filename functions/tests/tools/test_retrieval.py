@@ -77,6 +77,8 @@ async def test_an_identifier_is_found_though_its_vector_lies_behind_fifty_others
         ("See https://example.org/docs/owls at 180", "example.org at 60"),
         ("用 雾凇 拼音 at 180", "雾凇拼音 at 60"),
         ("用雾凇拼音 at 180", "雾凇 拼音 at 60"),
+        ("我的猫很可爱 at 180", "猫 at 60"),
+        ("물을 마셔요 at 180", "물 at 60"),
         ("Das Café in Łódź at 180", "cafe LODZ at 60"),
         ("Rime用abc输入 at 180", "abc at 60"),
         ("Embeddings were computed at 180", "embedded at 60"),
@@ -91,20 +93,22 @@ async def test_words_are_found_however_they_are_written(text: str, query: str) -
     assert (best["id"], best["matched_by"]) == (wanted["id"], "lexical")
 
 
+@pytest.mark.parametrize("more", ["", " ".join(map(str, range(5_000, 6_000)))], ids=["short", "many numbers"])
 @pytest.mark.parametrize(
     ("arguments", "query"),
     [
         ({"topic": "Vogelkunde"}, "vogelkunde at 60"),
         ({"artifact_refs": ["src/owls.py"]}, "owls.py at 60"),
         ({"valid_from": "2023-05-08"}, "8 May 2023 at 60"),
+        ({}, "pelican at 60"),
     ],
 )
-async def test_a_memory_is_found_by_its_topic_its_day_and_what_it_is_about(
-    arguments: dict[str, Any], query: str
+async def test_a_memory_is_found_by_its_topic_its_day_what_it_is_about_and_its_words(
+    arguments: dict[str, Any], query: str, more: str
 ) -> None:
     service = Service(settings=environment(**NARROW))
     await crowd(service)
-    wanted = await service.save("Fact at 180", **arguments)
+    wanted = await service.save(f"Fact at 180 {more} of the pelican", **arguments)
     assert (await service.search(query))[0]["id"] == wanted["id"]
 
 
@@ -147,6 +151,14 @@ async def test_a_word_in_every_memory_does_not_hide_the_nearest(service: Service
     await crowd(service)
     nearest = await service.save("Neighbour of the owl at 61")
     assert (await service.search("neighbour at 61"))[0]["id"] == nearest["id"]
+
+
+async def test_one_word_of_a_question_does_not_hide_the_answer_that_uses_others() -> None:
+    service = Service(models=models(load(environment()), None))
+    answer = await service.save("Our staff canteen serves noodles and soup at noon.")
+    for text in ("The team standup is at nine.", "Invoices go to Alder.", "The team bought a printer."):
+        await service.save(text)
+    assert (await service.search("Where does the team eat lunch?"))[0]["id"] == answer["id"]
 
 
 async def test_an_off_topic_memory_keeps_its_low_score_even_if_it_is_the_only_one(service: Service) -> None:
@@ -263,7 +275,7 @@ async def test_a_floor_above_everything_leaves_an_empty_answer_that_says_so(serv
 async def test_a_match_below_the_floor_does_not_take_the_place_of_one_above(service: Service) -> None:
     await service.save("A pelican at 180")
     near = await service.save("Fact at 61")
-    floored = again(service, SEARCH_MIN_SCORE="0.5")
+    floored = again(service, SEARCH_MIN_SCORE="0.5", RETRIEVAL_LEXICAL_WEIGHT="1")
     answer = await floored.call("search_context", query="pelican unheard-of at 60", limit=1)
     assert (ids(answer["matches"]), answer["below_floor"]) == ([near["id"]], 1)
 

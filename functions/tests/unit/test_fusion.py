@@ -2,13 +2,23 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from random import Random
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from metacortex.fusion import LEXICAL_CANDIDATES, RARE_TERMS, Candidate, above_floor, joined, ranked, rare_terms
+from metacortex.fusion import (
+    LEXICAL_CANDIDATES,
+    RARE_TERMS,
+    Candidate,
+    above_floor,
+    joined,
+    ranked,
+    rare_terms,
+    unseen,
+)
 from metacortex.memory import BranchState, Match, MatchedBy, Metadata, Modality
 
 KNOWN = Metadata(topic="t", branch_state=BranchState.ACTIVE, modality=Modality.TEXT)
@@ -25,6 +35,11 @@ def candidate(
     return Candidate(
         id=name, summary=summary or name, score=score, metadata=KNOWN, held=held or {}, by_vector=by_vector
     )
+
+
+def part(name: str, score: float) -> Candidate:
+    """A part of a long memory, which does not tell what words that holds."""
+    return replace(candidate(name, score, summary="the part"), held=None)
 
 
 def order(matches: Sequence[Match]) -> list[str]:
@@ -92,6 +107,33 @@ def test_what_only_words_found_stays_so() -> None:
     assert not memory.by_vector
 
 
+def test_a_part_takes_the_words_of_its_memory_wherever_that_was_found() -> None:
+    whole = candidate("m", 0.2, {"owl": 2}, by_vector=False)
+    for found in ([part("m", 0.9), part("m", 0.1), whole], [whole, part("m", 0.9), part("m", 0.1)]):
+        [memory] = joined(found)
+        assert (memory.score, memory.summary, memory.held, memory.by_vector) == (0.9, "the part", {"owl": 2}, True)
+
+
+@pytest.mark.parametrize(
+    ("counts", "expected"),
+    [
+        ({}, []),
+        ({"a": 0}, []),
+        ({"a": 50}, []),
+        ({"a": 51}, ["long"]),
+        ({"a": 30, "b": 20}, []),
+        ({"a": 30, "b": 21}, ["long"]),
+        ({"a": 1, "b": 1, "c": 1, "d": 0}, []),
+        ({"a": 1, "b": 1, "c": 1, "d": 1}, ["long"]),
+    ],
+)
+def test_words_are_unseen_only_where_not_every_holder_was_looked_up(
+    counts: Mapping[str, int], expected: list[str]
+) -> None:
+    found = joined([part("long", 0.9), part("long", 0.8), part("both", 0.7), candidate("both", 0.1), candidate("m", 1)])
+    assert unseen(found, counts) == expected
+
+
 # --- The order ---
 
 
@@ -117,6 +159,48 @@ def test_both_are_stretched_over_the_candidates_before_they_are_added() -> None:
     assert order(ranked(found, {"owl": 1}, 0.49)) == ["near", "named", "middle"]
     assert order(ranked(found, {"owl": 1}, 0.51)) == ["named", "near", "middle"]
     assert order(ranked(found, {"owl": 1}, 0.3)) == ["near", "middle", "named"]
+
+
+def test_words_that_nobody_holds_take_their_part_of_the_say() -> None:
+    found = [candidate("near", 0.9), candidate("named", 0.5, {"team": 1}), candidate("far", 0.1)]
+    assert order(ranked(found, {"team": 2}, 0.6))[0] == "named"
+    assert order(ranked(found, {"team": 2, "lunch": 0, "eat": 0}, 0.6))[0] == "near"
+    everything = {"team": 2, "lunch": 1, "eat": 1}
+    found += [candidate("all", 0.1, dict.fromkeys(everything, 1))]
+    assert order(ranked(found, everything, 0.6))[0] == "all"
+
+
+def test_words_that_nobody_holds_take_nothing_from_what_is_asked_for_by_name() -> None:
+    found = [candidate("near", 0.9), candidate("named", 0.1, {"err-42": 1, "42": 1}), candidate("middle", 0.5)]
+    counts = {"err-42": 1, "42": 1, "lunch": 0, "eat": 0, "team": 0, "err-43": 0}
+    assert order(ranked(found, counts, 0.6))[0] == "named"
+    common = dict.fromkeys(("err-42", "42"), LEXICAL_CANDIDATES + 1)
+    assert order(ranked(found, {**counts, **common}, 0.6))[0] == "near"
+
+
+def test_holding_a_small_share_of_the_query_says_little_even_for_the_only_one_that_does() -> None:
+    found = [candidate("near", 0.9), candidate("named", 0.1, {"e": 1})]
+    counts = {"a": 1, "b": 1, "c": 1, "d": 1, "e": 1}
+    assert order(ranked(found, counts, 0.6)) == ["near", "named"]
+    assert order(ranked([replace(found[1], held=counts), found[0]], counts, 0.6)) == ["named", "near"]
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        [candidate("near", 0.92, {"user": 1}), candidate("far", 0.10, {"user": 3})],
+        [candidate("near", 0.92), candidate("far", 0.05, {"user": 1})],
+    ],
+    ids=["more often", "once"],
+)
+def test_a_word_that_hundreds_hold_does_not_outweigh_meaning(found: list[Candidate]) -> None:
+    assert order(ranked(found, {"user": 900}, 0.7)) == ["near", "far"]
+    assert order(ranked(found, {"user": 900}, 1)) == ["far", "near"]
+
+
+def test_a_rare_word_outweighs_meaning() -> None:
+    found = [candidate("near", 0.92), candidate("far", 0.05, {"user": 1})]
+    assert order(ranked(found, {"user": LEXICAL_CANDIDATES}, 0.7)) == ["far", "near"]
 
 
 def test_holding_a_word_more_often_counts_but_less_and_less() -> None:
@@ -204,7 +288,7 @@ def test_a_query_without_words_lets_nothing_pass_the_floor() -> None:
 
 def test_what_is_left_out_makes_room_for_what_is_behind_it() -> None:
     found = [candidate("named", 0.0, {"owl": 1}), candidate("near", 0.9)]
-    kept, below = above_floor(ranked(found, {"owl": 1, "barn": 0}, 0.6), 0.5, 1)
+    kept, below = above_floor(ranked(found, {"owl": 1, "barn": 0}, 1), 0.5, 1)
     assert (order(kept), below) == (["near"], 1)
 
 
@@ -283,5 +367,5 @@ def test_joining_keeps_every_memory_its_best_score_and_all_its_words(legs: list[
     for memory in once:
         same = [each for each in found if each.id == memory.id]
         assert memory.score == max(each.score for each in same)
-        assert memory.held.keys() == {term for each in same for term in each.held}
+        assert (memory.held or {}).keys() == {term for each in same for term in each.held or {}}
         assert memory.by_vector == any(each.by_vector for each in same)

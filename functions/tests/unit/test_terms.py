@@ -1,12 +1,14 @@
 """The words of memories and of queries: what is found by what, and what holds for every text."""
 
 import unicodedata
+from dataclasses import replace
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from metacortex.terms import COUNTED, LONGEST, MOST_TERMS, query_terms, terms
+from metacortex.memory import BranchState, Metadata, Modality
+from metacortex.terms import COUNTED, LONGEST, MOST_TERMS, memory_terms, query_terms, terms
 
 ANY_TEXT = st.text()
 WORDS = st.text(st.characters(codec="ascii", categories=["Lu", "Ll", "Nd"]) | st.sampled_from("-._/:@#+'"), max_size=80)
@@ -192,7 +194,7 @@ def test_single_letters_and_digits_count_by_themselves_but_not_as_parts() -> Non
 
 @pytest.mark.parametrize(("query", "text"), [("雾凇拼音", "雾凇 拼音"), ("雾凇 拼音", "雾凇拼音")])
 def test_chinese_words_are_found_written_together_or_apart(query: str, text: str) -> None:
-    assert terms(query).keys() & terms(text).keys() == {"雾凇", "拼音"}
+    assert set(query_terms(query)) & terms(text).keys() == {"雾凇", "拼音"}
 
 
 @pytest.mark.parametrize(
@@ -213,7 +215,28 @@ def test_chinese_words_are_found_written_together_or_apart(query: str, text: str
     ],
 )
 def test_scripts_without_spaces_become_pairs_and_a_change_of_script_parts_words(text: str, expected: list[str]) -> None:
-    assert list(terms(text)) == expected
+    assert [term for term in terms(text) if len(term) > 1 or term in expected] == expected
+
+
+@pytest.mark.parametrize(
+    ("query", "text"),
+    [("猫", "我的猫很可爱"), ("猫", "猫"), ("え", "きれいなえです"), ("물", "물을 마셔요"), ("𠮷", "𠮷野家")],
+)
+def test_a_single_character_that_may_be_a_word_finds_the_text_around_it(query: str, text: str) -> None:
+    assert found_by(query, text)
+
+
+@pytest.mark.parametrize("text", ["ไทย", "မြန်မာ", "ខ្មែរ", "हिन्दी"])
+def test_a_letter_is_no_term(text: str) -> None:
+    assert all(len(term) > 1 for term in terms(text))
+
+
+def test_a_longer_query_asks_for_no_single_characters() -> None:
+    assert query_terms("我的猫") == ("我的", "的猫")
+
+
+def test_single_characters_are_counted_wherever_they_stand() -> None:
+    assert terms("猫和猫。猫") == {"猫和": 1, "和猫": 1, "猫": 3, "和": 1}
 
 
 @pytest.mark.parametrize(
@@ -260,6 +283,59 @@ def test_of_too_many_terms_identifiers_are_kept_first_and_then_the_first() -> No
     assert {"err-42", "42", "7.5"} <= kept.keys()
     assert "baq" in kept
     assert "xczw" not in kept
+
+
+def test_many_identifiers_leave_half_of_the_room_to_words() -> None:
+    numbers = " ".join(map(str, range(1_000, 1_400)))
+    kept = terms(f"{numbers} {WORDY}")
+    assert [term for term in kept if term.isdigit()] == [str(number) for number in range(1_000, 1_150)]
+    assert len(kept) == MOST_TERMS
+    assert terms(f"{numbers} The owl hunts mice.").keys() >= {"owl", "hunt", "mic", "1000", "1296"}
+
+
+def test_single_characters_come_after_all_other_words() -> None:
+    han = "".join(chr(0x4E00 + i) for i in range(250))
+    kept = terms(f"{han} owl")
+    assert len(kept) == MOST_TERMS
+    assert {"owl", han[:2], han[-2:], han[0]} <= kept.keys()
+    assert han[-1] not in kept
+
+
+KNOWN = Metadata(
+    topic="Falcon project",
+    branch_state=BranchState.ACTIVE,
+    modality=Modality.TEXT,
+    created_at=1_700_000_000_000,
+    artifact_refs=("notes/launchpad.md",),
+)
+ABOUT = terms("Falcon project, 14 November 2023, notes/launchpad.md").keys()
+WORDY = " ".join(f"{one}{two}{three}q" for one in "bcdfg" for two in "aiou" for three in "bcdfghjklmnprstvwxz")
+
+
+@pytest.mark.parametrize("text", [WORDY, " ".join(map(str, range(5_000, 6_000))), "雾凇拼音" * 90_000])
+def test_no_text_drives_out_the_topic_the_day_and_the_references_of_its_memory(text: str) -> None:
+    kept = memory_terms(text, KNOWN)
+    assert kept.keys() >= ABOUT
+    assert len(kept) == min(MOST_TERMS, len(ABOUT) + len(terms(text)))
+
+
+def test_fifty_long_references_leave_half_of_the_room_to_the_text() -> None:
+    references = tuple(f"{'/'.join(f'r{i}x{j}' for j in range(100))}" for i in range(50))
+    kept = memory_terms(WORDY, replace(KNOWN, artifact_refs=references))
+    assert len(kept) == MOST_TERMS
+    assert {"falcon", "november"} <= kept.keys()
+    assert len(kept.keys() & terms(WORDY).keys()) == MOST_TERMS // 2
+
+
+def test_many_references_take_the_room_that_a_short_text_leaves() -> None:
+    references = tuple(f"r{i}x" for i in range(400))
+    kept = memory_terms("The owl hunts mice.", replace(KNOWN, artifact_refs=references))
+    assert len(kept) == MOST_TERMS
+    assert kept.keys() >= {"falcon", "november", "owl", "hunt", "mic", "r90x"}
+
+
+def test_what_stands_in_a_text_and_in_its_topic_counts_for_both() -> None:
+    assert memory_terms("The falcon", KNOWN)["falcon"] == 2
 
 
 def test_the_number_of_identifiers_is_bounded_too() -> None:
