@@ -31,7 +31,7 @@ UNSET = dict.fromkeys([*(setting.name for setting in TABLE), "GCLOUD_PROJECT", "
 LOCAL = {**UNSET, "MODEL_PROVIDER": "local"}
 
 
-def invoke(*arguments: str, status: int | None = 0, **env: str) -> Result:
+def invoke(*arguments: str, status: int | None = 0, **env: str | None) -> Result:
     result = CliRunner().invoke(app, ["archive", *arguments], env={**LOCAL, **env}, catch_exceptions=False)
     assert status in {None, result.exit_code}, result.output
     return result
@@ -93,15 +93,16 @@ def memory(number: int, **fields: Any) -> tuple[str, dict[str, Any]]:
     return f"m-{number:05}", {"content": f"Owl {number} lives in a barn", "metadata": metadata, **fields}
 
 
-def write_archive(folder: Path, memories: Mapping[str, dict[str, Any]], *, force: bool = False) -> None:
+def write_archive(folder: Path, memories: Mapping[str, dict[str, Any]], *, force: bool = False, **source: Any) -> None:
     """An archive of these memories, as an export writes it."""
-    source = Source(
-        created_at=datetime(2026, 11, 30, 12, tzinfo=UTC),
-        project="demo-source",
-        collection="memory_vectors",
-        embedding_space=None,
-    )
-    with Folder(folder).replaced(source, force=force) as new:
+    about: dict[str, Any] = {
+        "created_at": datetime(2026, 11, 30, 12, tzinfo=UTC),
+        "project": "demo-source",
+        "collection": "memory_vectors",
+        "embedding_space": None,
+    }
+    about |= source
+    with Folder(folder).replaced(Source(**about), force=force) as new:
         for memory_id in sorted(memories):
             new.add(archived(memory_id, memories[memory_id], ()))
 

@@ -1,8 +1,6 @@
 """`metacortex archive`: memories as plain files, and back."""
 
 import asyncio
-import os
-import secrets
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
@@ -10,10 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 
 from metacortex import bootstrap
-from metacortex.errors import ConfigurationError
-from metacortex.settings import Settings, load
-from ops.local_settings import Faulty, read_settings
-from ops.place import EMULATOR, CollectionOption, Place, ProjectOption, place_of
+from metacortex.settings import Settings
+from ops.model_settings import model_settings, read_checkout
+from ops.place import CollectionOption, Place, ProjectOption, place_of
 from ops.processes import OpsError
 from ops.terminal import say
 
@@ -28,7 +25,6 @@ if TYPE_CHECKING:
 # ruff: noqa: PLC0415
 
 SHOWN_IDS = 10
-PLACES = "functions/.env, functions/.secret.local or the environment"
 
 app = typer.Typer(no_args_is_help=True, help="Memories as plain files: write an archive, check it, restore it.")
 
@@ -50,7 +46,7 @@ def export(  # noqa: PLR0913 - the options of a command
     project: ProjectOption = None,
     collection: CollectionOption = Settings.memory_collection,
     force: Annotated[
-        bool, typer.Option("--force", help="Replace a larger archive too, and one of another collection.")
+        bool, typer.Option("--force", help="Replace a larger archive too, and one of another place.")
     ] = False,
     commit: Annotated[
         bool, typer.Option("--commit", help="Then commit the archive in the git repository that DIR lies in.")
@@ -150,8 +146,8 @@ def restore(  # noqa: PLR0913 - the options of a command
     """Bring the memories of an archive into a collection. Without --write this is a dry run.
 
     Every memory gets the id, the times, the state and all else that it had. Vectors, parts and words are made anew, by the
-    models that functions/.env, functions/.secret.local and the environment configure, in the space that the collection
-    names; a new collection gets the one that its first save would name.
+    models that this checkout configures for the project, in the space that the collection names; a new collection gets the
+    one that its first save would name.
 
     What is there is left as it is: the same memory is passed over, and costs no call of a model; another one under the same
     id is named, and stays. So the command can be stopped at any time and repeated, and the service may run meanwhile. The
@@ -168,7 +164,7 @@ def restore(  # noqa: PLR0913 - the options of a command
     from ops.archive_report import Report, run
 
     place = place_of(project, into, option="--into")
-    settings = _settings()
+    settings = _settings(place)
     again = "the command again, with --live," if into == settings.memory_collection else "the same command again"
     afterwards = f"Whatever was written is whole: run {again} and it goes on."
     facts = _facts_of(place) | {"folder": str(folder), "write": write}
@@ -238,19 +234,11 @@ def _end_of(restored: "Restored", *, write: bool) -> str:
     return f"Nothing was written. To do it, run the same command with --write{also}."
 
 
-def _settings() -> Settings:
-    """What the service makes of the settings of models; the others, the admin token too, need not be there or be valid."""
+def _settings(place: Place) -> Settings:
     try:
-        stored = read_settings(os.environ)
-        known = {name: value for name, value in stored.items() if name.startswith("GEMINI_") or name in _OTHER_SETTINGS}
-        return load({**known, "MCP_ADMIN_TOKEN": secrets.token_urlsafe(32)})
-    except ConfigurationError as error:
-        _refuse(Faulty(PLACES, list(error.faults)))
+        return model_settings(read_checkout(place.project))
     except OpsError as error:
         _refuse(error)
-
-
-_OTHER_SETTINGS = ("MODEL_PROVIDER", "MEMORY_COLLECTION", EMULATOR)
 
 
 def _refuse(error: OpsError) -> NoReturn:

@@ -6,19 +6,20 @@ from datetime import UTC, datetime
 
 from google.api_core.exceptions import FailedPrecondition, InvalidArgument
 from google.cloud.firestore_v1.async_client import AsyncClient
-from google.cloud.firestore_v1.async_query import AsyncQuery
 
 from metacortex.adapters.firestore_client import RETRY, answering
 from metacortex.adapters.firestore_memories import ID
 from metacortex.adapters.firestore_spaces import FirestoreSpaces
+from metacortex.errors import Unavailable
 from metacortex.spaces import CollectionSpaces
 from ops.archive_folder import Folder, Manifest, Source, Spaces
 from ops.archive_lines import Archived, archived, keepable
+from ops.paging import pages
 from ops.place import Place, connect
 from ops.processes import OpsError
 from ops.progress import Tell
 
-# Few enough that even the largest documents come within the store's deadline.
+# Few enough that even the largest documents fit into the memory of a small machine.
 PAGE = 100
 
 
@@ -38,8 +39,8 @@ async def export(plan: Export, tell: Tell) -> Manifest:
     fails. Whatever ends it early, the folder is as it was.
     """
     place, folder = plan.place, plan.folder
-    folder.require_replaceable(place.project, place.collection, force=plan.force)
-    client = connect(place)
+    folder.require_replaceable(place, force=plan.force)
+    client = connect(place.project)
     spaces = FirestoreSpaces(client, place.collection)
     async with answering():
         snapshot = await spaces.document.get(retry=RETRY)
@@ -59,6 +60,7 @@ def _source(place: Place, named: CollectionSpaces | None, moment: datetime) -> S
         # Never of the future, however the clock of the store goes.
         created_at=min(datetime.fromtimestamp(moment.timestamp(), UTC), datetime.now(UTC)),
         project=place.project,
+        emulator=place.emulator,
         collection=place.collection,
         embedding_space=Spaces(current=named.current, spaces=named.fields) if named else None,
     )
@@ -79,26 +81,18 @@ class _Memories:
 
     async def read(self, take: Callable[[Archived], None], tell: Tell) -> None:
         """Gives every memory, by id, and keeps none."""
-        count = 0
-        page = await self._page(self._query, take)
-        while page:
-            count += len(page)
-            tell("Reading memories", count, None)
-            after = {ID: self._collection.document(page[-1])}
-            page = await self._page(self._query.start_after(after), take) if len(page) == PAGE else []
-
-    async def _page(self, query: AsyncQuery, take: Callable[[Archived], None]) -> list[str]:
-        """Gives the first memories of a query; returns their ids."""
-        ids: list[str] = []
-        async with answering():
-            try:
-                with keepable(self._collection.id):
-                    async for snapshot in query.limit(PAGE).stream(retry=RETRY, read_time=self._moment):
+        found = 0
+        try:
+            with keepable(self._collection.id):
+                async for page in pages(self._query, PAGE, read_time=self._moment):
+                    for snapshot in page:
                         take(archived(snapshot.id, snapshot.to_dict() or {}, self._vector_fields))
-                        ids.append(snapshot.id)
-            except (FailedPrecondition, InvalidArgument) as error:
-                raise OpsError(_TOO_LATE) from error
-        return ids
+                    found += len(page)
+                    tell("Reading memories", found, None)
+        except (InvalidArgument, Unavailable) as error:
+            if isinstance(error, Unavailable) and not isinstance(error.__cause__, FailedPrecondition):
+                raise
+            raise OpsError(_TOO_LATE) from error
 
 
 _TOO_LATE = (

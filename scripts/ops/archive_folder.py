@@ -6,6 +6,7 @@ before or the archive after.
 
 import fcntl
 import hashlib
+import json
 import os
 import shutil
 from collections import Counter
@@ -14,19 +15,21 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import BinaryIO, Literal
+from typing import BinaryIO, Final, Literal
 
 from pydantic import AwareDatetime, BaseModel, NonNegativeInt, ValidationError
 
 from metacortex.memory import BranchState
 from ops.archive_lines import Archived, read_line
 from ops.archive_values import MakeReference, Reference
+from ops.place import Place
 from ops.processes import OpsError
 from ops.progress import Tell
 
 MANIFEST, MEMORIES = "manifest.json", "memories.jsonl"
 FILES = (MANIFEST, MEMORIES)
 UNFINISHED = ".unfinished"
+FORMAT: Final = "metacortex-archive"
 # A document has 1 MiB at most, of which a control character takes six bytes in JSON.
 LONGEST_LINE = 8 * 2**20
 SMALLER = 0.9
@@ -49,13 +52,24 @@ class Spaces(BaseModel, frozen=True):
 class Source(BaseModel, frozen=True):
     """What an archive is of."""
 
-    format: Literal["metacortex-archive"] = "metacortex-archive"
+    format: Literal["metacortex-archive"] = FORMAT
     schema_version: Literal[1] = 1
     created_at: AwareDatetime
     """The moment whose memories these are."""
     project: str
+    emulator: str | None = None
+    """The host and port of the emulator that stood in for the project's database."""
     collection: str
     embedding_space: Spaces | None
+
+    @property
+    def place(self) -> Place:
+        return Place(project=self.project, emulator=self.emulator, collection=self.collection)
+
+    def is_of(self, place: Place) -> bool:
+        """Whether this is where it was made, in whichever emulator: they take other ports each time."""
+        there = (place.project, bool(place.emulator), place.collection)
+        return (self.project, bool(self.emulator), self.collection) == there
 
 
 class Manifest(Source, frozen=True):
@@ -75,7 +89,7 @@ class Manifest(Source, frozen=True):
 
     def name(self) -> str:
         """What it is of, for a person."""
-        return f"{self.collection} in {self.project}, {self.created_at:%Y-%m-%d %H:%M} UTC"
+        return f"{self.place}, {self.created_at:%Y-%m-%d %H:%M} UTC"
 
 
 @dataclass
@@ -192,6 +206,8 @@ class Folder:
             told = self._manifest.read_bytes()
         except (FileNotFoundError, NotADirectoryError):
             return None
+        if not _is_of_an_archive(told):
+            raise OpsError(f"{self.path / MANIFEST} is not the manifest of an archive, or is damaged.")
         try:
             return Manifest.model_validate_json(told)
         except ValidationError as error:
@@ -228,23 +244,34 @@ class Folder:
                 finally:
                     self._finish()
 
-    def require_replaceable(self, project: str, collection: str, *, force: bool) -> None:
-        """Raises OpsError where the folder is something else, or holds another archive than that of this collection."""
+    def require_replaceable(self, place: Place, *, force: bool) -> None:
+        """Raises OpsError where the folder is something else, or holds another archive than one of this place.
+
+        With `force` that may be any archive, also one that this command cannot read.
+        """
         with self._troubles("read"):
             if not self._manifest.exists():
                 if self.path.exists() and any(not entry.name.startswith(".") for entry in self.path.iterdir()):
                     raise OpsError(f"{self} holds other files and no archive; name a folder of its own.")
                 return
-        if force:
-            return
+            is_archive = _is_of_an_archive(self._manifest.read_bytes())
+        if not is_archive:
+            raise OpsError(
+                f"{self.path / MANIFEST} is not the manifest of an archive, or is damaged; name another folder, or remove"
+                " that file if it was one."
+            )
+        if not force:
+            self._require_same(place)
+
+    def _require_same(self, place: Place) -> None:
         try:
             there = self.manifest()
         except OpsError as error:
             raise OpsError(f"{error} To write another archive in its place, add --force.") from None
-        if there and (there.project, there.collection) != (project, collection):
+        if there and not there.is_of(place):
             raise OpsError(
-                f"{self} holds an archive of {there.collection} in {there.project}; name another folder, or add --force to"
-                " write this one in its place."
+                f"{self} holds an archive of {there.place}; name another folder, or add --force to write this one in its"
+                " place."
             )
 
     def _require_no_loss(self, new: Manifest) -> None:
@@ -300,6 +327,14 @@ class Folder:
             yield
         except OSError as error:
             raise OpsError(f"{error.filename or self} cannot be {done}: {error.strerror or error}.") from error
+
+
+def _is_of_an_archive(manifest: bytes) -> bool:
+    try:
+        told = json.loads(manifest)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(told, dict) and told.get("format") == FORMAT
 
 
 @contextmanager

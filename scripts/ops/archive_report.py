@@ -10,6 +10,7 @@ import typer
 from metacortex.errors import MetaCortexError
 from ops.processes import OpsError
 from ops.progress import Tell, progress
+from ops.store_faults import told
 from ops.terminal import say, show
 
 
@@ -39,12 +40,12 @@ def run(report: Report, work: Callable[[Tell], None], *, as_json: bool) -> NoRet
     except OpsError as error:
         report.error = str(error)
     except MetaCortexError as error:
-        report.error = f"{error.message} {report.afterwards}"
+        report.error = f"{told(error, report.facts['project'])} {report.afterwards}"
     except KeyboardInterrupt:
         report.error = f"Stopped. {report.afterwards}"
     if as_json:
-        told = {"ok": report.error is None, **report.facts, "error": report.error}
-        show([json.dumps(told, ensure_ascii=False)])
+        answer = {"ok": report.error is None, **report.facts, "error": report.error}
+        show([json.dumps(answer, ensure_ascii=False)])
     else:
         show(report.lines)
         if report.error:

@@ -11,6 +11,7 @@ from google.cloud.firestore_v1.async_client import AsyncClient
 from metacortex.adapters.firestore_client import RETRY, answering
 from metacortex.adapters.firestore_documents import PARTS, SUMMARY, TERMS, encode, encode_parts
 from metacortex.adapters.firestore_memories import FirestoreMemories
+from metacortex.adapters.firestore_spaces import FirestoreSpaces
 from metacortex.errors import Unavailable
 from metacortex.memory import NewMemory
 from metacortex.ports import Embedder
@@ -66,7 +67,7 @@ async def restore(plan: Restore, restored: Restored, embedder: Embedder, tell: T
     Raises OpsError where that is refused, and MetaCortexError where store or model fail. Whatever ends it, also a kill,
     leaves whole memories: the same plan goes on from there.
     """
-    client = connect(plan.place)
+    client = connect(plan.place.project)
     memories = FirestoreMemories(client, plan.place.collection)
     is_empty = await memories.is_empty()
     restored.needs_live = plan.place.collection == plan.live and not is_empty
@@ -87,6 +88,7 @@ async def restore(plan: Restore, restored: Restored, embedder: Embedder, tell: T
             if named is None and made.new:
                 named = await _name_space(memories, embedder, working)
             restored.refused |= made.refused
+            await _require_same(FirestoreSpaces(client, plan.place.collection), named)
             await target.store(made.new)
         done += len(some)
         tell("Restoring memories" if plan.write else "Comparing memories", done, plan.archive.manifest.count)
@@ -120,6 +122,14 @@ async def _name_space(memories: FirestoreMemories, embedder: Embedder, working: 
     if working_space(named, embedder.space, embedder.known_formats) != working:
         raise Unavailable("The collection has just been named for another form of text.")
     return named
+
+
+async def _require_same(spaces: FirestoreSpaces, named: CollectionSpaces | None) -> None:
+    """Raises OpsError where the collection names other spaces by now: a memory stored then could not be found."""
+    if named is not None and await spaces.read() != named:
+        raise OpsError(
+            "The collection has just been moved to another space; run the same command again, and it goes on."
+        )
 
 
 class _Target:

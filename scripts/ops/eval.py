@@ -15,8 +15,8 @@ from metacortex.events import now_ms
 from metacortex.rules import SEARCH_RESULTS
 from metacortex.settings import RetrievalMode
 from ops.emulator import running_emulator
-from ops.endpoints import PROJECT
-from ops.eval_plan import EMULATOR, Half, Model, Partition, Plan, read_plan, read_project
+from ops.eval_plan import Half, Model, Partition, Plan, read_plan
+from ops.place import EMULATOR, ProjectOption, connect, read_project
 from ops.processes import OpsError
 from ops.progress import Tell, progress
 from ops.smoke_plan import Mode as EndpointMode
@@ -32,6 +32,10 @@ if TYPE_CHECKING:
     from ops.eval_report import Report
     from ops.eval_run import Result
 
+# Firestore's client takes a second to import, pydantic and the MCP SDK as long: not for the other commands, nor for a usage
+# error. So what works with them is imported where it is used.
+# ruff: noqa: PLC0415
+
 R = TypeVar("R")
 
 DEFAULT_SEED = 1
@@ -41,14 +45,6 @@ app = typer.Typer(no_args_is_help=True, help="Measure whether searches find the 
 pack_app = typer.Typer(no_args_is_help=True, help="Make packs: memories and questions in one file.")
 app.add_typer(pack_app, name="pack")
 
-Project = Annotated[
-    str | None,
-    typer.Option(
-        "--project",
-        metavar="ID",
-        help=f"The project whose database to use. Needed, unless {EMULATOR} is set: then {PROJECT}.",
-    ),
-]
 UseModel = Annotated[
     Model, typer.Option("--model", help="Which model embeds: that of the settings, or one on this machine.")
 ]
@@ -58,7 +54,7 @@ PackFile = Annotated[Path, typer.Argument(metavar="PACK.json", exists=True, dir_
 
 
 @app.command()
-def generate(*, seed: Seed = DEFAULT_SEED, model: UseModel = Model.CONFIGURED, project: Project = None) -> None:
+def generate(*, seed: Seed = DEFAULT_SEED, model: UseModel = Model.CONFIGURED, project: ProjectOption = None) -> None:
     """Fill the isolated collection with a synthetic corpus, and make its questions the isolated cases.
 
     The collection is RETRIEVAL_EVAL_MEMORY_COLLECTION. It is emptied first; one that holds memories which no evaluation
@@ -69,13 +65,13 @@ def generate(*, seed: Seed = DEFAULT_SEED, model: UseModel = Model.CONFIGURED, p
     \b
     ./scripts/metacortex eval generate --project PROJECT
     """
-    from ops.eval_generate import synthetic  # noqa: PLC0415 - as in _database
+    from ops.eval_generate import synthetic
 
     _load(synthetic(seed), read_project(project), model)
 
 
 @app.command()
-def load(pack: PackFile, *, model: UseModel = Model.CONFIGURED, project: Project = None) -> None:
+def load(pack: PackFile, *, model: UseModel = Model.CONFIGURED, project: ProjectOption = None) -> None:
     """Fill the isolated collection with the memories of a pack, and make its questions the isolated cases.
 
     What is refused, and the exit status, are those of `eval generate`. docs/EVALUATION.md shows what a pack looks like.
@@ -99,7 +95,7 @@ def pack_synthetic(*, out: Out, seed: Seed = DEFAULT_SEED) -> None:
     \b
     ./scripts/metacortex eval pack synthetic --out synthetic.json
     """
-    from ops.eval_generate import synthetic  # noqa: PLC0415 - as in _database
+    from ops.eval_generate import synthetic
 
     _write_pack(synthetic(seed), out)
 
@@ -124,7 +120,7 @@ def pack_locomo(
     \b
     ./scripts/metacortex eval pack locomo locomo10.json --conversations 3 --out locomo-3.json
     """
-    from ops.eval_locomo import read_locomo  # noqa: PLC0415 - as in _database
+    from ops.eval_locomo import read_locomo
 
     with _refusals():
         made = read_locomo(file, conversations)
@@ -138,7 +134,7 @@ def import_cases(
         float, typer.Option("--lookback-hours", metavar="N", min=0.1, help="How far to look back.")
     ],
     anew: Annotated[bool, typer.Option("--anew", help="Drop the production cases there are.")] = False,
-    project: Project = None,
+    project: ProjectOption = None,
 ) -> None:
     """Make production cases of what clients searched for and then fetched.
 
@@ -152,8 +148,8 @@ def import_cases(
     \b
     ./scripts/metacortex eval import --lookback-hours 168 --project PROJECT
     """
-    from ops.eval_import import Window  # noqa: PLC0415 - as in _database
-    from ops.eval_import import import_cases as read_events  # noqa: PLC0415
+    from ops.eval_import import Window
+    from ops.eval_import import import_cases as read_events
 
     project = read_project(project)
     now = now_ms()
@@ -198,7 +194,7 @@ def run(  # noqa: PLR0913 - the options of a command
     timeout: Annotated[
         float, typer.Option(metavar="SECONDS", min=0.1, help="In production: how long one answer may take.")
     ] = 30.0,
-    project: Project = None,
+    project: ProjectOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object, and nothing else.")] = False,
     html: Annotated[
         Path | None, typer.Option("--html", metavar="FILE", dir_okay=False, help="Write a page with charts.")
@@ -233,7 +229,7 @@ def run(  # noqa: PLR0913 - the options of a command
     """
     wanted = _cutoffs(cutoffs)
     began_at = now_ms()
-    with _refusals(), ExitStack() as stack:
+    with _refusals(as_json=as_json), ExitStack() as stack:
         earlier = _read_baseline(baseline)
         if mode is Partition.PRODUCTION:
             _require_unset(mode, pack=pack, retrieval=retrieval)
@@ -253,11 +249,11 @@ def run(  # noqa: PLR0913 - the options of a command
 
 def _tell(report: "Report", *, as_json: bool, html: Path | None) -> NoReturn:
     """Show the report, and end with the status it means."""
-    from ops.eval_html import to_html  # noqa: PLC0415 - as in _database
-    from ops.eval_report import show_report  # noqa: PLC0415
+    from ops.eval_html import to_html
+    from ops.eval_report import show_report
 
     if html:
-        with _refusals():
+        with _refusals(as_json=as_json):
             _write(html, to_html(report))
     if as_json:
         show([json.dumps(report.as_json(), ensure_ascii=False)])
@@ -277,8 +273,8 @@ def _report(  # noqa: PLR0913, PLR0917 - everything that the figures depend on
     result: "Result",
     baseline: "Baseline | None",
 ) -> "Report":
-    from ops.eval_baseline import compare  # noqa: PLC0415 - as in _database
-    from ops.eval_report import Report  # noqa: PLC0415
+    from ops.eval_baseline import compare
+    from ops.eval_report import Report
 
     return Report(
         mode=mode,
@@ -327,13 +323,13 @@ def _connection(url: str | None, token: str | None, timeout: float) -> Connectio
 
 
 def _read_pack(path: Path) -> "Pack":
-    from ops.eval_pack import read_pack  # noqa: PLC0415 - as in _database
+    from ops.eval_pack import read_pack
 
     return read_pack(path)
 
 
 def _read_baseline(path: Path | None) -> "Baseline | None":
-    from ops.eval_baseline import read_baseline  # noqa: PLC0415 - as in _database
+    from ops.eval_baseline import read_baseline
 
     return read_baseline(path) if path else None
 
@@ -355,7 +351,7 @@ def _write(path: Path, text: str) -> None:
 
 
 def _load(pack: "Pack", project: str, model: Model) -> None:
-    from ops.eval_load import load as fill  # noqa: PLC0415 - as in _database
+    from ops.eval_load import load as fill
 
     with _refusals():
         plan = read_plan(project, model, None)
@@ -369,8 +365,8 @@ def _load(pack: "Pack", project: str, model: Model) -> None:
 
 
 def _ask_in_process(plan: Plan, pack: "Pack | None", half: Half, limit: int, *, quiet: bool) -> "Result":
-    from ops.eval_load import load as fill  # noqa: PLC0415 - as in _database
-    from ops.eval_run import run_isolated  # noqa: PLC0415
+    from ops.eval_load import load as fill
+    from ops.eval_run import run_isolated
 
     async def work(client: "AsyncClient", tell: Tell) -> "Result":
         if pack:
@@ -381,19 +377,21 @@ def _ask_in_process(plan: Plan, pack: "Pack | None", half: Half, limit: int, *, 
 
 
 def _ask_service(project: str, connection: Connection, half: Half, limit: int, *, quiet: bool) -> "Result":
-    from ops.eval_run import run_production  # noqa: PLC0415 - as in _database
+    from ops.eval_run import run_production
 
     return _database(project, lambda client, tell: run_production(client, connection, half, limit, tell), quiet=quiet)
 
 
 def _database(project: str, work: "Callable[[AsyncClient, Tell], Awaitable[R]]", *, quiet: bool = False) -> R:
     """What comes of work with a database, its progress told on standard error."""
-    # Firestore's client takes a second to import, pydantic and the MCP SDK as long: not for the other commands, nor for a
-    # usage error.
-    from ops.eval_database import connect  # noqa: PLC0415
+
+    from ops.store_faults import told
 
     async def connected(tell: Tell) -> R:
-        return await work(connect(project), tell)
+        try:
+            return await work(connect(project), tell)
+        except MetaCortexError as error:
+            raise OpsError(told(error, project)) from error
 
     with progress(quiet=quiet) as tell:
         return asyncio.run(connected(tell))
@@ -411,7 +409,7 @@ def _own_emulator() -> Generator[None]:
 
 
 @contextmanager
-def _refusals() -> Generator[None]:
+def _refusals(*, as_json: bool = False) -> Generator[None]:
     """What stops a command is told as it is, and the exit status is 1."""
     try:
         yield
@@ -419,7 +417,12 @@ def _refusals() -> Generator[None]:
         sentence = str(error)
     except MetaCortexError as error:
         sentence = error.message
+    except KeyboardInterrupt:
+        sentence = "Stopped before the end; run the same command again."
     else:
         return
-    say(sentence)
+    if as_json:
+        show([json.dumps({"ok": False, "error": sentence}, ensure_ascii=False)])
+    else:
+        say(sentence)
     raise typer.Exit(1)

@@ -9,15 +9,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from google.cloud.firestore_v1.async_client import AsyncClient
-from google.cloud.firestore_v1.async_query import AsyncQuery
-from google.cloud.firestore_v1.base_document import DocumentSnapshot
 from google.cloud.firestore_v1.base_query import FieldFilter
 
-from metacortex.adapters.firestore_client import RETRY, answering
 from metacortex.events import EventKind
 from metacortex.memory import BranchState, Origin
 from ops.eval_cases import Case, CaseSet, CaseStore
 from ops.eval_plan import Partition
+from ops.paging import pages
 from ops.progress import Tell
 
 SEARCH = "search_context"
@@ -74,20 +72,12 @@ async def import_cases(client: AsyncClient, window: Window, tell: Tell, *, anew:
 async def _events(client: AsyncClient, since: int, tell: Tell) -> AsyncGenerator[Fields]:
     """The retrieval events since a moment, oldest first."""
     events = client.collection(EventKind.RETRIEVAL).where(filter=FieldFilter("timestamp", ">=", since))
-    query = events.order_by("timestamp").limit(PAGE)
     read = 0
-    page = await _read(query)
-    while page:
+    async for page in pages(events.order_by("timestamp"), PAGE):
         read += len(page)
         tell("Reading events", read, None)
         for snapshot in page:
             yield snapshot.to_dict() or {}
-        page = await _read(query.start_after(page[-1])) if len(page) == PAGE else []
-
-
-async def _read(query: AsyncQuery) -> list[DocumentSnapshot]:
-    async with answering():
-        return list(await query.get(retry=RETRY))
 
 
 def _pairs(events: Iterable[Fields], window: Window) -> Iterator[Case]:

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 
 from google.api_core.exceptions import FailedPrecondition
 from google.cloud.firestore_v1.async_client import AsyncClient
-from google.cloud.firestore_v1.async_query import AsyncQuery
 from google.cloud.firestore_v1.base_query import FieldFilter
 
 from metacortex.adapters.firestore_client import RETRY, answering
 from metacortex.memory import BranchState
 from metacortex.profiles import STATES, TOOL_NAMES, Profile
+from ops.paging import count
 from ops.processes import OpsError
 
 CLIENT = "eval"
@@ -111,10 +111,10 @@ class IsolatedCollection:
         return not space.exists and await self._count() == 0
 
     async def _count(self) -> int:
-        return await _count(self._memories)  # pyright: ignore[reportArgumentType]
+        return await count(self._memories.select([]))
 
     async def _count_own(self) -> int:
-        return await _count(self._memories.where(filter=FieldFilter("metadata.written_by", "==", CLIENT)))
+        return await count(self._memories.where(filter=FieldFilter("metadata.written_by", "==", CLIENT)))
 
     async def _remove_some(self, name: str) -> int:
         """Removes documents of a collection; how many, which is 0 once there are none."""
@@ -126,9 +126,3 @@ class IsolatedCollection:
         async with answering():
             await batch.commit(retry=RETRY)
         return len(found)
-
-
-async def _count(query: AsyncQuery) -> int:
-    async with answering():
-        counts = await query.count().get(retry=RETRY)
-    return int(counts[0][0].value)

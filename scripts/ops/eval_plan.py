@@ -1,24 +1,18 @@
 """What an evaluation is to work on: whose database, which settings, which models."""
 
 import os
-import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, TypeVar
 
-import typer
-
-from metacortex.errors import ConfigurationError
-from metacortex.settings import TABLE, ModelProvider, RetrievalMode, Settings, load
-from ops.endpoints import PROJECT
-from ops.local_settings import Faulty, read_settings
+from metacortex.settings import TABLE, ModelProvider, RetrievalMode, Settings
+from ops.model_settings import read_checkout, without_clients
+from ops.place import EMULATOR
 
 if TYPE_CHECKING:
     from metacortex.bootstrap import Models
 
-EMULATOR = "FIRESTORE_EMULATOR_HOST"
-PLACES = "functions/.env, functions/.secret.local or the environment"
 # The settings of clients need not be there or be valid.
 SETTINGS = tuple(setting.name for setting in TABLE if not setting.name.startswith("MCP_"))
 
@@ -62,21 +56,9 @@ class Plan:
     models: "Models" = field(repr=False)
 
 
-def read_project(project: str | None) -> str:
-    """The project whose database to use: never a real one that was not named."""
-    if project:
-        return project
-    if os.environ.get(EMULATOR):
-        return PROJECT
-    raise typer.BadParameter(
-        f"is needed: the Google Cloud project whose database to use. For the emulator, set {EMULATOR}.",
-        param_hint="--project",
-    )
-
-
 def read_plan(project: str, model: Model, retrieval: RetrievalMode | None) -> Plan:
-    """The settings of this checkout for evaluation. Raises OpsError where they have faults."""
-    settings = _settings()
+    """The settings of this checkout for evaluation in a project. Raises OpsError where they have faults."""
+    settings = _settings(project)
     isolated = replace(
         settings,
         memory_collection=settings.retrieval_eval_memory_collection,
@@ -90,15 +72,10 @@ def read_plan(project: str, model: Model, retrieval: RetrievalMode | None) -> Pl
     )
 
 
-def _settings() -> Settings:
-    stored: Mapping[str, str] = read_settings(os.environ)
+def _settings(project: str) -> Settings:
+    known = {name: value for name, value in read_checkout(project).items() if name in SETTINGS}
     # Firestore's client heeds the environment alone, so the files must not say where the database is.
-    surroundings = {EMULATOR: os.environ.get(EMULATOR, ""), "MCP_ADMIN_TOKEN": secrets.token_urlsafe(32)}
-    known = {name: value for name, value in stored.items() if name in SETTINGS}
-    try:
-        return load({**known, **surroundings})
-    except ConfigurationError as error:
-        raise Faulty(PLACES, list(error.faults)) from None
+    return without_clients({**known, EMULATOR: os.environ.get(EMULATOR, "")})
 
 
 def _models(model: Model, settings: Settings, project: str) -> "Models":

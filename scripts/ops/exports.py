@@ -22,16 +22,14 @@ class Exports:
 
     def stored(self) -> list[Path]:
         """Every export, the newest first."""
-        complete = (path for path in self.folder.glob("export-*") if re.fullmatch(r"export-\d{6,}", path.name))
-        return sorted(complete, key=_number, reverse=True)
+        return sorted(filter(_number, self.folder.glob("export-*")), key=_number, reverse=True)
 
     def add(self, write: Callable[[Path], None]) -> Path:
         """Let `write` fill a new folder, and only then make it the newest export and drop the oldest."""
         unfinished = self.folder / "unfinished"
         shutil.rmtree(unfinished, ignore_errors=True)
         unfinished.mkdir(parents=True)
-        number = max((_number(path) for path in self.folder.glob("*export-*")), default=0) + 1
-        name = f"export-{number:06}"
+        name = f"export-{max(map(_number, self.folder.iterdir())) + 1:06}"
         write(unfinished / name)
         _flush(unfinished / name)
         (unfinished / name).rename(self.folder / name)
@@ -70,4 +68,6 @@ def _flush(export: Path) -> None:
 
 
 def _number(path: Path) -> int:
-    return int(path.name.rpartition("-")[2])
+    """The number of an export, and 0 of anything else: an owner may keep copies beside them under other names."""
+    named = re.fullmatch(r"(?:unreadable-)?export-([0-9]{6,})", path.name)
+    return int(named[1]) if named else 0

@@ -44,14 +44,19 @@ GENERATED: Mapping[str, Callable[[], str]] = {
 
 
 def read_settings(
-    environment: Mapping[str, str], *, env_file: Path = ENV_FILE, secrets_file: Path = SECRETS_FILE
+    environment: Mapping[str, str],
+    *,
+    env_file: Path = ENV_FILE,
+    project_file: Path | None = None,
+    secrets_file: Path = SECRETS_FILE,
 ) -> dict[str, str]:
-    """Everything set, each from the strongest place: environment, secrets file, .env file. Generates nothing.
+    """Everything set, each from the strongest place: environment, secrets file, a project's file, .env file. Generates nothing.
 
     Raises OpsError where a file cannot be understood, as `read_file` does.
     """
     stored = read_file(secrets_file)
-    settings = {**read_file(env_file), **stored, **environment}
+    of_project = read_file(project_file) if project_file else {}
+    settings = {**read_file(env_file), **of_project, **stored, **environment}
     # An empty token in the environment is none, rather than an order to make another.
     return settings | {
         name: stored[name] for name in GENERATED if not settings.get(name, "").strip() and stored.get(name)

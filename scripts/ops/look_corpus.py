@@ -8,15 +8,14 @@ from typing import Any
 
 from google.cloud.firestore_v1.async_client import AsyncClient
 from google.cloud.firestore_v1.async_collection import AsyncCollectionReference
-from google.cloud.firestore_v1.async_query import AsyncQuery
-from google.cloud.firestore_v1.base_document import DocumentSnapshot
 from google.cloud.firestore_v1.base_query import BaseQuery, FieldFilter
 
-from metacortex.adapters.firestore_client import RETRY, answering
 from metacortex.adapters.firestore_search import STATE, TOPIC
 from metacortex.events import EventKind, now_ms
 from metacortex.memory import BranchState
+from metacortex.rules import EARLIEST_MS
 from metacortex.spaces import CollectionSpaces
+from ops.paging import count, pages, read
 from ops.place import Place
 from ops.processes import OpsError
 from ops.progress import Tell
@@ -61,7 +60,10 @@ class Memories:
 
 @dataclass
 class Events:
-    """What happened in the last thirty days, or in as much of them as the newest 5,000 events tell of."""
+    """What happened in the last thirty days, or in as much of them as there are events of, of which 5,000 are read.
+
+    They are of all collections of the project.
+    """
 
     found: int = 0
     days: float = DAYS
@@ -77,16 +79,16 @@ async def read_memories(client: AsyncClient, where: Place, tell: Tell) -> Memori
     memories = client.collection(where.collection)
     states = [memories.where(filter=FieldFilter(STATE, "==", state.value)) for state in BranchState]
     total, parts, *counts = await asyncio.gather(
-        _count(memories.select([])),
-        _count(client.collection(f"{where.collection}_parts").select([])),
-        *map(_count, states),
+        count(memories.select([])),
+        count(client.collection(f"{where.collection}_parts").select([])),
+        *map(count, states),
     )
     topics, more = await _topics(memories, tell)
     spaces, move = await _spaces(client, where)
     return Memories(
         total=total,
         parts=parts,
-        by_state={state.value: count for state, count in zip(BranchState, counts, strict=True)},
+        by_state={state.value: found for state, found in zip(BranchState, counts, strict=True)},
         by_topic=dict(topics.most_common(TOPICS_SHOWN)),
         topics=len(topics),
         more_topics=more,
@@ -99,14 +101,14 @@ async def _topics(memories: AsyncCollectionReference, tell: Tell) -> tuple[Count
     """How many memories each topic has: from one topic to the next, at the price of two reads each."""
     topics: Counter[str] = Counter()
     query = memories.order_by(TOPIC).select([TOPIC]).limit(1)
-    page = await _read(query)
+    page = await read(query)
     while page and len(topics) < MOST_TOPICS:
         topic = page[0].get(TOPIC)
         following = query.start_after({TOPIC: topic})
-        count, page = await asyncio.gather(
-            _count(memories.where(filter=FieldFilter(TOPIC, "==", topic))), _read(following)
+        found, page = await asyncio.gather(
+            count(memories.where(filter=FieldFilter(TOPIC, "==", topic))), read(following)
         )
-        topics[str(topic)] += count
+        topics[str(topic)] += found
         tell("Counting topics", len(topics), None)
     return topics, bool(page)
 
@@ -124,25 +126,28 @@ async def read_events(client: AsyncClient, tell: Tell) -> Events:
     """The newest events, page by page."""
     now = now_ms()
     since = FieldFilter("timestamp", ">=", now - DAYS * DAY_MS)
-    query = (
-        client.collection(EventKind.MEMORY)
-        .where(filter=since)
-        .order_by("timestamp", direction=BaseQuery.DESCENDING)
-        .select(_OF_EVENTS)
-        .limit(PAGE)
-    )
+    stored = client.collection(EventKind.MEMORY)
+    query = stored.where(filter=since).order_by("timestamp", direction=BaseQuery.DESCENDING).select(_OF_EVENTS)
     events = Events()
-    page = await _read(query)
-    while page:
+    oldest = await _oldest(stored)
+    async for page in pages(query, PAGE):
         for snapshot in page:
             _add(events, snapshot.to_dict() or {})
         tell("Reading events", events.found, None)
         if events.found >= MOST_EVENTS:
-            # The oldest that was read tells how far back they reach.
-            events.days = max((now - page[-1].get("timestamp")) / DAY_MS, 1 / 24)
+            # They reach no further back than to the oldest that was read.
+            oldest = page[-1].get("timestamp")
             break
-        page = await _read(query.start_after(page[-1])) if len(page) == PAGE else []
+    events.days = min(DAYS, max((now - oldest) / DAY_MS, 1 / 24)) if events.found else DAYS
     return events
+
+
+async def _oldest(stored: AsyncCollectionReference) -> int:
+    """When the oldest event happened that is still kept: a young installation has not thirty days to tell of."""
+    # The bound leaves out what is no number.
+    numbers = stored.where(filter=FieldFilter("timestamp", ">=", EARLIEST_MS))
+    first = await read(numbers.order_by("timestamp").select(["timestamp"]).limit(1))
+    return first[0].get("timestamp") if first else 0
 
 
 def _add(events: Events, event: Mapping[str, Any]) -> None:
@@ -157,13 +162,3 @@ def _add(events: Events, event: Mapping[str, Any]) -> None:
     events.calls[str(event.get("tool_name"))] += 1
     if event.get("status") == "error":
         events.errors[str((event.get("error") or {}).get("code"))] += 1
-
-
-async def _count(query: AsyncQuery) -> int:
-    async with answering():
-        return int((await query.count().get(retry=RETRY))[0][0].value)
-
-
-async def _read(query: AsyncQuery) -> list[DocumentSnapshot]:
-    async with answering():
-        return list(await query.get(retry=RETRY))

@@ -129,6 +129,8 @@ def _ttl_state(field: Mapping[str, Any]) -> str:
 
 def shown(kind: Kind) -> str:
     """How many are there, and what is not."""
+    if not kind.needed:
+        return "not looked at: the collection names no space yet, which the first save does"
     ready = kind.needed - len(kind.missing) - len(kind.unfinished)
     faults = Counter({"missing": len(kind.missing), "still being made": len(kind.unfinished)})
     told = [f"{ready} of {kind.needed} are ready", *(f"{count} {fault}" for fault, count in faults.items() if count)]

@@ -70,11 +70,20 @@ def inspect(
     try:
         with progress(quiet=as_json) as tell:
             look = asyncio.run(_look(where, tell))
-    except (OpsError, MetaCortexError) as error:
+    except OpsError as error:
         _fail(str(error), where, as_json=as_json)
+    except MetaCortexError as error:
+        _fail(_told(error, where), where, as_json=as_json)
     except KeyboardInterrupt:
         _fail("Stopped; nothing was changed.", where, as_json=as_json)
     show([json.dumps(_as_json(look), ensure_ascii=False)] if as_json else _lines(look))
+
+
+def _told(error: MetaCortexError, where: Place) -> str:
+    # As in _look.
+    from ops.store_faults import told  # noqa: PLC0415
+
+    return told(error, where.project)
 
 
 def _fail(sentence: str, where: Place, *, as_json: bool) -> NoReturn:
@@ -89,7 +98,7 @@ async def _look(where: Place, tell: Tell) -> Look:
     # Firestore's client takes a second to import: not for the other commands, nor for a usage error.
     from ops.look_corpus import read_events, read_memories  # noqa: PLC0415
 
-    client = connect(where)
+    client = connect(where.project)
     memories, events = await asyncio.gather(read_memories(client, where, tell), read_events(client, tell))
     return Look(place=where, memories=memories, events=events, indexes=await indexes(where, memories.spaces))
 
@@ -136,7 +145,7 @@ def _lines(look: Look) -> Iterator[str]:
     yield _line("topics", f"{'more than ' if memories.more_topics else ''}{memories.topics:,}")
     yield from (_line("", f"{count:>8,}  {plain(topic)}") for topic, count in memories.by_topic.items())
     yield from _space_lines(memories)
-    yield _line("events", f"{events.found:,} in {events.days:.3g} days")
+    yield _line("events", f"{events.found:,} in {events.days:.3g} days, of all collections of the project")
     yield _line("calls", _counts(events.calls))
     yield _line("clients", _counts(events.clients))
     yield _line("errors", _counts(events.errors))

@@ -36,12 +36,21 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON object at the
 
 
 @app.command()
-def backup(folder: Folder, *, project: Project = None, as_json: Json = False) -> None:
+def backup(
+    folder: Folder,
+    *,
+    project: Project = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Replace a mirror that holds over 10 % more documents, too.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
     """Copy everything in the default database of a project into a folder.
 
     Every document of every collection and subcollection is copied with every value as Firestore keeps it, all as of one
     moment. Firestore keeps a moment for an hour: a backup that takes longer ends and says so. A mirror of the same
-    project that the folder holds is replaced at the very end; whatever stops this command before leaves it as it was.
+    project that the folder holds is replaced at the very end; whatever stops this command before leaves it as it was. It
+    is not replaced by one with over 10 % fewer documents, apart from events, fingerprints and parts of memories.
 
     The times at which documents were made and last changed are Firestore's own and cannot be restored; the mirror notes
     the latter for information.
@@ -55,7 +64,7 @@ def backup(folder: Folder, *, project: Project = None, as_json: Json = False) ->
     gcloud auth application-default login
     ./scripts/metacortex mirror backup DIR --project PROJECT
     """
-    report = Backup(read_project(project, "--project"), folder)
+    report = Backup(read_project(project, "--project"), folder, force)
 
     async def work(tell: Tell) -> None:
         from ops.mirror_backup import back_up  # noqa: PLC0415
@@ -149,7 +158,7 @@ def gate(
 
         await compare(report, tell)
         if report_file:
-            with writable(report_file):
+            with writable(report_file, "The comparison itself came to its end: add --json to see it."):
                 replace_file(report_file, _json(report).encode())
 
     _run(report, work, "Nothing is known about whether the sides are equal.", as_json=as_json)

@@ -14,10 +14,11 @@ from ops.progress import Tell
 async def back_up(backup: Backup, tell: Tell) -> None:
     """Write everything that the database of a project holds. Raises OpsError; a mirror that was there then still is."""
     folder = MirrorFolder(backup.folder)
-    folder.require_room_for(backup.project)
+    emulator = os.environ.get(EMULATOR) or None
+    folder.require_room_for(backup.project, emulator)
     database = Database(backup.project)
     moment = await database.moment()
-    with folder.replacing(backup.project, moment) as writer:
+    with folder.replacing(backup.project, emulator, moment, force=backup.force) as writer:
         written = 0
         async with aclosing(database.records(moment)) as records:
             async for record in records:
@@ -28,4 +29,4 @@ async def back_up(backup: Backup, tell: Tell) -> None:
             raise OpsError(
                 f"{database_of(backup.project)} holds no documents, so that there is nothing to back up; check the project's id."
             )
-        backup.manifest = writer.finish(backup.project, os.environ.get(EMULATOR) or None)
+        backup.manifest = writer.finish(backup.project, emulator)

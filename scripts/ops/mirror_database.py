@@ -18,8 +18,8 @@ from google.cloud.firestore_v1.types import (
 
 from metacortex.adapters.firestore_client import RETRY, create_client
 from ops.mirror_documents import DOCUMENTS, Record, document_of, record_of
-from ops.mirror_faults import PASSING, meaning
 from ops.processes import OpsError
+from ops.store_faults import PASSING, meaning
 
 PAGE = 1_000
 # The service gives up after seconds; long work waits for a minute.

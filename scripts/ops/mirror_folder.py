@@ -15,19 +15,21 @@ import re
 import shutil
 from collections import Counter
 from collections.abc import AsyncGenerator, Generator, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, suppress
 from datetime import datetime
 from io import BufferedWriter
 from pathlib import Path
 
 from ops.mirror_documents import Record
 from ops.mirror_manifest import File, Manifest, sealed, unsealed
-from ops.mirror_report import collection_of
+from ops.mirror_report import collection_of, counted
+from ops.place import database_of
 from ops.processes import OpsError
 from ops.progress import Tell
 
 MANIFEST = "manifest.json"
 UNFINISHED = ".unfinished"
+SMALLER = 0.9
 FILE_BYTES = 32 * 1024 * 1024
 """A file ends with the document that takes it to this size."""
 _DATA = re.compile(r"data-\d{8}T\d{12}Z")
@@ -60,11 +62,12 @@ class MirrorFolder:
                     entry = json.loads(line)
                     yield Record(entry["path"], base64.b64decode(entry["document"]), entry["update_time"])
 
-    def require_room_for(self, project: str) -> None:
-        """That a backup of this project may be written here. Changes nothing."""
+    def require_room_for(self, project: str, emulator: str | None) -> None:
+        """That a backup of this project, or of an emulator in its place, may be written here. Changes nothing."""
         held = self._held()
-        if held and held.project != project:
-            raise OpsError(f"{self.path} holds {held.origin()}; name another folder for {project}.")
+        # Emulators take other ports each time.
+        if held and (held.project, bool(held.emulator)) != (project, bool(emulator)):
+            raise OpsError(f"{self.path} holds {held.origin()}; name another folder for {database_of(project)}.")
         if held:
             return
         others = sorted(path.name for path in self._entries() if not _is_of_backups(path))
@@ -74,14 +77,17 @@ class MirrorFolder:
             )
 
     @contextmanager
-    def replacing(self, project: str, moment: datetime) -> Generator["Writer"]:
-        """Hold the folder, made where it is missing, for one backup. What that leaves unfinished is removed at its end."""
-        with writable(self.path):
+    def replacing(self, project: str, emulator: str | None, moment: datetime, *, force: bool) -> Generator["Writer"]:
+        """Hold the folder, made where it is missing, for one backup. What that leaves unfinished is removed at its end.
+
+        With `force` a mirror that is there may lose as much as it will.
+        """
+        with _replacing(self.path):
             self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
         with self._locked(fcntl.LOCK_EX, f"Another command uses {self.path}; run this again when it is done."):
-            self.require_room_for(project)
+            self.require_room_for(project, emulator)
             self._tidy()
-            writer = Writer(self.path, moment)
+            writer = Writer(self.path, moment, None if force else self._held())
             try:
                 yield writer
             finally:
@@ -145,9 +151,11 @@ class MirrorFolder:
 class Writer:
     """The files of one backup, and at its end their manifest. Nothing of it counts before that."""
 
-    def __init__(self, folder: Path, moment: datetime) -> None:
+    def __init__(self, folder: Path, moment: datetime, kept: Manifest | None) -> None:
         self._folder = folder
         self._moment = moment
+        # The mirror of which this one may not have lost much.
+        self._kept = kept
         self._data = f"data-{moment:%Y%m%dT%H%M%S%f}Z"
         self._file: _OpenFile | None = None
         self._files: list[File] = []
@@ -160,7 +168,7 @@ class Writer:
             "update_time": record.updated_at,
             "document": base64.b64encode(record.content).decode(),
         }
-        with writable(self._folder):
+        with _replacing(self._folder):
             file = self._file = self._file or self._next_file()
             file.write(json.dumps(entry).encode() + b"\n")
             if file.bytes >= FILE_BYTES:
@@ -168,8 +176,8 @@ class Writer:
         self._collections[collection_of(record.path)] += 1
 
     def finish(self, project: str, emulator: str | None) -> Manifest:
-        """Make all that was written the mirror that the folder holds."""
-        with writable(self._folder):
+        """Make all that was written the mirror that the folder holds. Raises OpsError where too much would be lost."""
+        with _replacing(self._folder):
             self._end_file()
             manifest = Manifest(
                 project=project,
@@ -178,10 +186,19 @@ class Writer:
                 collections=dict(sorted(self._collections.items())),
                 files=tuple(self._files),
             )
+            self._require_no_loss(manifest)
             if self._files:
                 _flush(self._folder / self._data)
             replace_file(self._folder / MANIFEST, sealed(manifest))
         return manifest
+
+    def _require_no_loss(self, new: Manifest) -> None:
+        if self._kept and new.lasting < SMALLER * self._kept.lasting:
+            raise OpsError(
+                f"The new mirror would have {counted(new.lasting)} that neither expire nor are parts, and the one in"
+                f" {self._folder} has {self._kept.lasting:,}: more than 10 % are gone. That one was kept; if the loss is"
+                " meant, add --force."
+            )
 
     def close(self) -> None:
         """Let go of a file that was not finished."""
@@ -259,9 +276,16 @@ def _flush(folder: Path) -> None:
         os.close(descriptor)
 
 
+def _replacing(folder: Path) -> AbstractContextManager[None]:
+    return writable(folder, "A mirror that was there still is.")
+
+
 @contextmanager
-def writable(path: Path) -> Generator[None]:
-    """Around whatever writes into a folder: raises OpsError where the system does not let us."""
+def writable(path: Path, afterwards: str) -> Generator[None]:
+    """Around whatever writes to a path: raises OpsError where the system does not let us.
+
+    `afterwards` says how things stand when the disk is full, as a sentence.
+    """
     try:
         yield
     except NotADirectoryError as error:
@@ -271,6 +295,6 @@ def writable(path: Path) -> Generator[None]:
     except OSError as error:
         if error.errno in _FULL:
             raise OpsError(
-                f"The disk has no room for {path}; make some, or name another place. A mirror that was there still is."
+                f"The disk has no room for {path}; make some, or name another place. {afterwards}"
             ) from error
         raise OpsError(f"{path} cannot be written: {error.strerror}.") from error

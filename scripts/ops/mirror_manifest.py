@@ -10,6 +10,7 @@ from ops.processes import OpsError
 
 KIND = "metacortex-mirror"
 VERSION = 1
+_PASSING = ("memory_events", "retrieval_query_events", "_write_fingerprints", "_parts")
 FORM = "One JSON object a line. Its document is a google.firestore.v1.Document with nothing but fields, in base64."
 
 
@@ -40,6 +41,11 @@ class Manifest:
     @property
     def documents(self) -> int:
         return sum(file.documents for file in self.files)
+
+    @property
+    def lasting(self) -> int:
+        """How many documents there are beside those that expire, and the parts of memories, of which a move deletes many."""
+        return sum(number for name, number in self.collections.items() if not name.endswith(_PASSING))
 
     @property
     def bytes(self) -> int:

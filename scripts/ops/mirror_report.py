@@ -53,6 +53,8 @@ class Backup(Report):
 
     project: str
     folder: Path
+    force: bool
+    """Whether it may hold much less than the one in the folder."""
     manifest: Manifest | None = None
     error: str | None = None
 

@@ -4,24 +4,18 @@ import asyncio
 import json
 import logging
 import os
-import secrets
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator
 from contextlib import aclosing, contextmanager
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any
 
 import typer
 
 from metacortex import bootstrap
-from metacortex.errors import ConfigurationError
-from metacortex.settings import ModelProvider, Settings, load, project_id
-from ops.local_settings import Faulty, read_settings
+from metacortex.settings import ModelProvider, Settings, project_id
 from ops.model_checks import Check, Status, Subject, checked
+from ops.model_settings import model_settings, read_checkout
 from ops.processes import OpsError
 from ops.terminal import say, show
-
-PLACES = "functions/.env, functions/.secret.local or the environment"
-PREFIX = "GEMINI_"
-OTHER_SETTINGS = ("MODEL_PROVIDER", "FIRESTORE_EMULATOR_HOST", "FUNCTIONS_EMULATOR")
 
 
 def models(
@@ -41,10 +35,10 @@ def models(
 ) -> None:
     """Prove that the configured models work: one embedding, one description of an image, one merge.
 
-    The settings are those of this checkout: functions/.env, functions/.secret.local and the environment, the last
-    winning. Where MODEL_PROVIDER is not set, that means vertex, as for a deployed function; with --dev it means gemini
-    if there is a GEMINI_API_KEY, else local. The vertex route is tried with your own identity, as `gcloud auth
-    application-default login` leaves it, not with the function's.
+    The settings are those of this checkout: functions/.env, the file of the project beside it, functions/.secret.local and
+    the environment, the last winning. Where MODEL_PROVIDER is not set, that means vertex, as for a deployed function; with
+    --dev it means gemini if there is a GEMINI_API_KEY, else local, and the file of the project is left out. The vertex
+    route is tried with your own identity, as `gcloud auth application-default login` leaves it, not with the function's.
 
     A model that is shut down, missing or of the wrong size is named with the setting to change. A run costs a few
     hundred tokens. The exit status is 0 if every model works, 1 if one does not, and 2 if the command or a setting is
@@ -61,9 +55,8 @@ def models(
     \b
     ./scripts/metacortex models --dev
     """
-    environment = _environment(dev=dev)
-    settings = _settings(environment)
-    project = project or project_id(environment)
+    project = project or project_id(os.environ)
+    settings = _settings(project, dev=dev)
     _require_route(settings, project, dev=dev)
     chosen = bootstrap.models(settings, project)
     if as_json:
@@ -76,27 +69,15 @@ def models(
     raise typer.Exit(0 if _well(checks) else 1)
 
 
-def _environment(*, dev: bool) -> Mapping[str, str]:
-    """The settings of this checkout, as `--dev` sees them or as a deployed function does."""
+def _settings(project: str | None, *, dev: bool) -> Settings:
+    """The settings of models, as `--dev` sees them or as a deployed function does."""
     try:
-        environment = read_settings(os.environ)
+        if dev:
+            return model_settings(read_checkout(None), FUNCTIONS_EMULATOR="true")
+        return model_settings(read_checkout(project))
     except OpsError as error:
-        _refuse(error)
-    return environment | {"FUNCTIONS_EMULATOR": "true"} if dev else environment
-
-
-def _settings(environment: Mapping[str, str]) -> Settings:
-    """What the service makes of the settings of models; the others, the admin token too, need not be there or be valid."""
-    known = {name: value for name, value in environment.items() if name.startswith(PREFIX) or name in OTHER_SETTINGS}
-    try:
-        return load({**known, "MCP_ADMIN_TOKEN": secrets.token_urlsafe(32)})
-    except ConfigurationError as error:
-        _refuse(Faulty(PLACES, list(error.faults)))
-
-
-def _refuse(error: OpsError) -> NoReturn:
-    say(str(error))
-    raise typer.Exit(2)
+        say(str(error))
+        raise typer.Exit(2) from None
 
 
 def _require_route(settings: Settings, project: str | None, *, dev: bool) -> None:

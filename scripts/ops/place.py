@@ -90,15 +90,15 @@ def _in_words(project: str, emulator: str | None) -> str:
     return f"{project} in the emulator at {emulator}" if emulator else project
 
 
-def connect(where: Place) -> "AsyncClient":
-    """A client of the database. Raises OpsError where this machine has no credentials."""
+def connect(project: str) -> "AsyncClient":
+    """A client of a project's database. Raises OpsError where this machine has no credentials."""
     # Firestore's client takes a second to import: not for the other commands, nor for a usage error.
     from google.auth.exceptions import GoogleAuthError  # noqa: PLC0415
 
     from metacortex.adapters.firestore_client import create_client  # noqa: PLC0415
 
     try:
-        return create_client(where.project)
+        return create_client(project)
     except GoogleAuthError as error:
         raise OpsError(
             "There are no Google credentials on this machine; run `gcloud auth application-default login` as somebody who"

@@ -41,7 +41,7 @@ def preflight(
 
     That the tree is a commit for which the tests passed, with fresh locks, closed rules and a supported runtime; that
     the dotenv files are named and filled right, and the secrets in Secret Manager; that indexes, settings and the live
-    collection agree; and that there is an archive of what the collection holds.
+    collection agree; and that there is a whole archive of that collection, at most three days old.
 
     It asks gcloud for the secrets, reads them into memory to validate them, and never shows them; and it reads the live
     collection with application default credentials. The exit status is 0 if all is well, 1 if a check failed, and 2 if
@@ -100,7 +100,7 @@ async def look_at(deployment: Deployment, tell: "Callable[[Finding], None]") -> 
         preflight_secrets.secrets(deployment, versions),
         preflight_settings.configuration(values, versions, payloads),
         preflight_corpus.dimensions(deployment, settings, live),
-        preflight_corpus.archived(deployment, live),
+        preflight_corpus.archived(deployment, settings, live),
     ]
     findings = [asyncio.create_task(check) for check in checks]
     for finding in asyncio.as_completed(findings):

@@ -1,7 +1,6 @@
 """The live collection of memories: whether this deployment could go on with it, and whether it could be restored."""
 
 import asyncio
-import json
 from collections.abc import Awaitable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -16,14 +15,15 @@ from metacortex.bootstrap import models
 from metacortex.errors import MetaCortexError
 from metacortex.settings import REGION, Settings
 from metacortex.spaces import FIRST_VECTOR_FIELD, CollectionSpaces, unnamed_space, working_space
+from ops.archive_folder import Folder
 from ops.indexes import needed
+from ops.place import Place, place_of
 from ops.preflight_checkout import index_file
 from ops.preflight_plan import Deployment
 from ops.preflight_report import check, faulty
 from ops.processes import OpsError
 
 ARCHIVE_AGE = timedelta(days=3)
-_MAKE_ARCHIVE = "make one with `./scripts/metacortex archive export DIR`, and name it with --archive DIR."
 
 
 @dataclass(frozen=True)
@@ -76,44 +76,45 @@ async def dimensions(deployment: Deployment, settings: Awaitable[Settings], live
 
 
 @check("archive")
-async def archived(deployment: Deployment, live: Awaitable[Collection]) -> str:
-    """There is an archive of the live collection, not older than three days, unless there is nothing to archive."""
+async def archived(deployment: Deployment, settings: Awaitable[Settings], live: Awaitable[Collection]) -> str:
+    """There is a whole archive of the live collection, not older than three days, unless there is nothing to archive."""
+    place = place_of(deployment.project, (await settings).memory_collection)
     try:
-        made = _archive_time(deployment)
+        made = await asyncio.to_thread(_archive_time, deployment, place)
+    except OpsError as error:
+        if await _is_empty(live):
+            return f"{place.collection} holds no memories; there is nothing to archive."
+        named = "" if place.collection == Settings.memory_collection else f" --collection {place.collection}"
+        command = f"./scripts/metacortex archive export DIR --project {place.project}{named}"
+        raise OpsError(f"{error} Make one with `{command}`, and name it with --archive DIR.") from error
+    return f"The archive in {deployment.archive} is whole, and of {made:%Y-%m-%d %H:%M} UTC."
+
+
+async def _is_empty(live: Awaitable[Collection]) -> bool:
+    try:
+        return (await live).is_empty
     except OpsError:
-        if (collection := await live).is_empty:
-            return f"{collection.name} holds no memories; there is nothing to archive."
-        raise
-    return f"The archive in {deployment.archive} is of {made:%Y-%m-%d %H:%M} UTC."
+        # That it cannot be read is told by another check.
+        return False
 
 
-def _archive_time(deployment: Deployment) -> datetime:
-    """When the archive was made, if that is not too long ago; raises OpsError otherwise."""
+def _archive_time(deployment: Deployment, place: Place) -> datetime:
+    """When the archive was made, if it is a whole one of this place and not too old; raises OpsError otherwise."""
     if deployment.archive is None:
-        raise OpsError(f"Before a deployment memories need an archive; {_MAKE_ARCHIVE}")
-    manifest = deployment.archive / "manifest.json"
-    try:
-        made = datetime.fromisoformat(json.loads(_text(manifest))["created_at"])
-    except (ValueError, TypeError, KeyError):
-        made = None
-    if made is None or made.utcoffset() is None:
-        raise OpsError(f"{manifest} does not say in created_at when the archive was made; {_MAKE_ARCHIVE}")
+        raise OpsError("Before a deployment memories need an archive.")
+    with Folder(deployment.archive).opened() as archive:
+        if not archive.manifest.is_of(place):
+            raise OpsError(f"The archive in {deployment.archive} is of {archive.manifest.place}, not of {place}.")
+        archive.require_whole(lambda *_: None)
+    made = archive.manifest.created_at
     age = deployment.now - made
     if age < timedelta(0):
-        raise OpsError(f"The archive in {deployment.archive} is of the future; set the clock, or {_MAKE_ARCHIVE}")
+        raise OpsError(f"The archive in {deployment.archive} is of the future; set the clock.")
     if age > ARCHIVE_AGE:
         raise OpsError(
-            f"The archive in {deployment.archive} is {age.days} days old, and may not be older than {ARCHIVE_AGE.days};"
-            f" {_MAKE_ARCHIVE}"
+            f"The archive in {deployment.archive} is {age.days} days old, and may not be older than {ARCHIVE_AGE.days}."
         )
     return made.astimezone(UTC)
-
-
-def _text(manifest: Path) -> str:
-    try:
-        return manifest.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        raise OpsError(f"{manifest} is missing, so {manifest.parent} is no whole archive; {_MAKE_ARCHIVE}") from None
 
 
 def _index_faults(root: Path, settings: Settings, field: str) -> list[str]:

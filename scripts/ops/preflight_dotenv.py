@@ -33,14 +33,14 @@ _RESERVED = re.compile(
     r"|SIGNATURE_TYPE)|K_SERVICE|K_REVISION|K_CONFIGURATION|PORT"
 )
 # In the folder of the function, but never read for a deployment.
-_NEVER_DEPLOYED = (".env.local", ".env.example")
+NEVER_DEPLOYED = (".env.local", ".env.example")
 
 
 @check("alias")
 async def alias(deployment: Deployment) -> str:
     """.firebaserc, where there is one, knows the alias for this project, and no dotenv file is named wrong."""
-    aliases = _aliases(deployment.root)
-    faulty([*_alias_faults(deployment, aliases), *_file_faults(deployment, aliases)])
+    known = aliases(deployment.root)
+    faulty([*_alias_faults(deployment, known), *_file_faults(deployment, known)])
     read = " and ".join(_shown(file) for file in _deployed_files(deployment))
     return (
         f"{deployment.alias} is {deployment.project}; its settings are {f'those in {read}' if read else 'the defaults'}."
@@ -76,7 +76,8 @@ def exposed_secrets(deployment: Deployment) -> list[str]:
     ]
 
 
-def _aliases(root: Path) -> Mapping[str, str]:
+def aliases(root: Path) -> Mapping[str, str]:
+    """What .firebaserc calls projects: each alias with its project. Raises OpsError where that cannot be read."""
     try:
         projects = json.loads((root / ".firebaserc").read_text()).get("projects", {})
     except FileNotFoundError:
@@ -88,9 +89,9 @@ def _aliases(root: Path) -> Mapping[str, str]:
     return {str(name): str(project) for name, project in projects.items()}
 
 
-def _alias_faults(deployment: Deployment, aliases: Mapping[str, str]) -> list[str]:
+def _alias_faults(deployment: Deployment, known: Mapping[str, str]) -> list[str]:
     project, alias = deployment.project, deployment.alias
-    mapped = aliases.get(alias)
+    mapped = known.get(alias)
     if mapped is None and alias != project:
         make = f"firebase use {project} --alias {alias}"
         unknown = f"The Firebase CLI does not know the alias {alias}, and would take it for a project; run `{make}`,"
@@ -100,15 +101,15 @@ def _alias_faults(deployment: Deployment, aliases: Mapping[str, str]) -> list[st
     return []
 
 
-def _file_faults(deployment: Deployment, aliases: Mapping[str, str]) -> list[str]:
+def _file_faults(deployment: Deployment, known: Mapping[str, str]) -> list[str]:
     own = {f".env.{deployment.project}", f".env.{deployment.alias}"}
-    others = {f".env.{name}" for pair in aliases.items() for name in pair}
+    others = {f".env.{name}" for pair in known.items() for name in pair}
     there = [file for file in _dotenv_files(deployment) if file.name != ".env"]
     faults = [
         f"{_shown(file)} is read for no deployment, for it is named for no alias and no project;"
         f" rename it to functions/.env.{deployment.alias}, or remove it."
         for file in there
-        if file.name not in own | others | {*_NEVER_DEPLOYED}
+        if file.name not in own | others | {*NEVER_DEPLOYED}
     ]
     if len(own.intersection(file.name for file in there)) > 1:
         faults.append(

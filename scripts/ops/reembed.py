@@ -2,22 +2,19 @@
 
 import asyncio
 import json
-import os
-import secrets
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
 from metacortex import bootstrap
-from metacortex.errors import ConfigurationError, MetaCortexError
-from metacortex.settings import ModelProvider, Settings, load
+from metacortex.errors import MetaCortexError
+from metacortex.settings import ModelProvider, Settings
 from metacortex.spaces import Space
-from ops.local_settings import Faulty, read_settings
+from ops.model_settings import model_settings, read_checkout
 from ops.place import CollectionOption, Place, ProjectOption, place_of
 from ops.processes import OpsError
 from ops.reembed_report import Action, Plan, Report
 from ops.terminal import say, show
-from ops.upgrade import ROUTE
 
 if TYPE_CHECKING:
     from metacortex.ports import Embedder
@@ -35,7 +32,7 @@ def reembed(  # noqa: PLR0913 - the options of a command
         str | None,
         typer.Option(
             metavar="MODEL@DIMENSIONS[/FORMAT]",
-            help="fill: the space to move to. Default: the model and size that this checkout configures.",
+            help="fill: the space to move to. Default: the model and size that this checkout configures for the project.",
         ),
     ] = None,
     project: ProjectOption = None,
@@ -60,7 +57,9 @@ def reembed(  # noqa: PLR0913 - the options of a command
     ] = SETTLE,
     incomplete: Annotated[
         bool,
-        typer.Option("--incomplete", help="finish, abandon: go on without memories whose texts the model refuses."),
+        typer.Option(
+            "--incomplete", help="Go on without memories whose texts or vectors the model or the store refuses."
+        ),
     ] = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print one JSON object at the end, and nothing else.")
@@ -79,9 +78,10 @@ def reembed(  # noqa: PLR0913 - the options of a command
     Between switch and the end a save goes into the space of the service that makes it, and a search finds what has a
     vector in its own. Vectors of two spaces are never compared.
 
-    The models are reached as functions/.env, functions/.secret.local and the environment configure them. The command can
-    be stopped at any time and repeated. The exit status is 0 if it did its work or there is none, 1 if it was refused or
-    failed, and 2 if the command or a setting is wrong.
+    The models are reached as this checkout configures them for the project: in functions/.env, the file of the project
+    beside it, functions/.secret.local and the environment. The command can be stopped at any time and repeated. The exit
+    status is 0 if it did its work or there is none, 1 if it was refused or failed, and 2 if the command or a setting is
+    wrong.
 
     Example, in production, with your own identity:
 
@@ -116,7 +116,7 @@ def reembed(  # noqa: PLR0913 - the options of a command
         say(report.error)
     else:
         show(report.lines())
-    raise typer.Exit(1 if report.error else 0)
+    raise typer.Exit(0 if report.ok else 1)
 
 
 def _require_meant(action: Action, to: str | None) -> None:
@@ -156,16 +156,12 @@ def _models(space: Space | None, where: Place) -> bootstrap.Models:
     # Its module is light; the weights load with the first text.
     from metacortex.adapters.local_models import LocalEmbedder  # noqa: PLC0415
 
-    stored = read_settings(os.environ)
-    known = {name: value for name, value in stored.items() if name in (*ROUTE, MODEL, DIMENSIONS)}
+    ours: dict[str, str] = {}
     if space and space.model == LocalEmbedder.space.model:
-        known["MODEL_PROVIDER"] = ModelProvider.LOCAL
+        ours = {"MODEL_PROVIDER": ModelProvider.LOCAL}
     elif space:
-        known |= {MODEL: space.model, DIMENSIONS: str(space.dimensions)}
-    try:
-        settings = load({**known, "MCP_ADMIN_TOKEN": secrets.token_urlsafe(32)})
-    except ConfigurationError as error:
-        raise Faulty("the settings of models", list(error.faults)) from None
+        ours = {MODEL: space.model, DIMENSIONS: str(space.dimensions)}
+    settings = model_settings(read_checkout(where.project), **ours)
     chosen = bootstrap.models(settings, where.project)
     found = chosen.embedder.space
     if space and (found.model, found.dimensions) != (space.model, space.dimensions):
@@ -185,6 +181,7 @@ def _run(report: Report, *, quiet: bool) -> None:
     # Firestore's client takes a second to import: not for the other commands, nor for a usage error.
     from ops.progress import progress  # noqa: PLC0415
     from ops.reembed_run import run  # noqa: PLC0415
+    from ops.store_faults import told  # noqa: PLC0415
 
     where = report.plan.place
     try:
@@ -193,6 +190,6 @@ def _run(report: Report, *, quiet: bool) -> None:
     except OpsError as error:
         report.error = str(error)
     except MetaCortexError as error:
-        report.error = f"{error.message} {GO_ON}"
+        report.error = f"{told(error, where.project)} {GO_ON}"
     except KeyboardInterrupt:
         report.error = f"Stopped. {GO_ON}"

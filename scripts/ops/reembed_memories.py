@@ -5,18 +5,17 @@ of the memory reaches every part, and a search in either space finds only what b
 """
 
 import asyncio
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from google.api_core.exceptions import InvalidArgument
 from google.cloud.firestore_v1.async_batch import AsyncWriteBatch
 from google.cloud.firestore_v1.async_client import AsyncClient
 from google.cloud.firestore_v1.base_document import DocumentSnapshot
 from google.cloud.firestore_v1.transforms import DELETE_FIELD
-from google.cloud.firestore_v1.vector import Vector
+from google.cloud.firestore_v1.vector import Vector as StoredVector
 
-from metacortex import rules
 from metacortex.adapters.firestore_client import RETRY, answering, committed
 from metacortex.adapters.firestore_documents import (
     CONTENT,
@@ -24,78 +23,43 @@ from metacortex.adapters.firestore_documents import (
     PARTS,
     RETRIEVAL_TEXT,
     decode_memory,
-    decode_metadata,
     encode_parts,
     part_ids,
 )
-from metacortex.errors import ModelFailed, Unavailable
-from metacortex.memory import Embedding, NewMemory, Part
-from metacortex.ports import Document, Embedder
+from metacortex.errors import Unavailable
 from metacortex.spaces import FIRST_VECTOR_FIELD, WorkingSpace
+from ops.stored_texts import Model, Pace, StoredText, Vector, stored_text
 
 SPACE = "embedding_space"
 OF_A_TEXT = (CONTENT, RETRIEVAL_TEXT, METADATA, PARTS)
-TEXTS_AT_ONCE = 100
 ATTEMPTS = 5
-ANY_TEXT = Document(text="Owls hunt in the dark.", topic=rules.DEFAULT_TOPIC)
-
-Vectors = Sequence[tuple[float, ...]]
-
-
-class Pace:
-    """How long to wait so that no more than so many texts go out in a minute; without a limit never."""
-
-    def __init__(self, per_minute: int | None, clock: Callable[[], float] = time.monotonic) -> None:
-        self.most_at_once = min(per_minute or TEXTS_AT_ONCE, TEXTS_AT_ONCE)
-        self._seconds_each = 60 / per_minute if per_minute else 0.0
-        self._clock = clock
-        self._free_at = clock()
-
-    def delay(self, texts: int) -> float:
-        """The seconds to wait before these texts; they are counted as gone out."""
-        now = self._clock()
-        begin = max(now, self._free_at)
-        self._free_at = begin + texts * self._seconds_each
-        return begin - now
-
-
-@dataclass(frozen=True)
-class Texts:
-    """What a model is to embed of one memory: its whole text, or the stretches of a long one."""
-
-    snapshot: DocumentSnapshot
-    documents: tuple[Document, ...]
-
-    @property
-    def is_long(self) -> bool:
-        return len(self.documents) > 1
-
-
-def texts_of(snapshot: DocumentSnapshot, part_characters: int) -> Texts:
-    """The texts of a memory, cut for a model as a save would cut them."""
-    document = snapshot.to_dict() or {}
-    metadata = decode_metadata(document)
-    text: str = document.get(RETRIEVAL_TEXT) or document.get(CONTENT) or ""
-    stretches = rules.stretches(text, part_characters) or [text]
-    return Texts(snapshot, tuple(Document(text=each, topic=metadata.topic, date=metadata.date) for each in stretches))
 
 
 def has_vector(snapshot: DocumentSnapshot, working: WorkingSpace) -> bool:
     """Whether a memory can be found in a space."""
     vector = (snapshot.to_dict() or {}).get(working.vector_field)
-    return isinstance(vector, Vector) and len(vector) == working.space.dimensions
+    return isinstance(vector, StoredVector) and len(vector) == working.space.dimensions
 
 
-def batches(memories: Sequence[Texts], size: int) -> Iterator[list[Texts]]:
+@dataclass(frozen=True)
+class Lacking:
+    """A memory that lacks a vector, and the text to make it of."""
+
+    snapshot: DocumentSnapshot
+    text: StoredText
+
+
+def batches(memories: Sequence[Lacking], size: int) -> Iterator[list[Lacking]]:
     """Memories in groups of at most `size` texts; one with more of them goes alone."""
-    batch: list[Texts] = []
+    batch: list[Lacking] = []
     count = 0
     for memory in memories:
-        if batch and count + len(memory.documents) > size:
+        texts = len(memory.text.documents)
+        if batch and count + texts > size:
             yield batch
             batch, count = [], 0
         batch.append(memory)
-        count += len(memory.documents)
+        count += texts
     if batch:
         yield batch
 
@@ -108,37 +72,32 @@ class InOneSpace:
         self._parts = client.collection(f"{collection}_parts")
         self._working = working
 
-    async def add(self, memory: Texts, vectors: Vectors) -> bool:
+    async def add(self, memory: Lacking, vectors: Sequence[Vector]) -> bool:
         """Stores a memory's vectors and parts in one commit; False where it has some by now, or is gone.
 
-        Where another client changed the memory meanwhile, what is stored beside the vectors is read again.
+        Where another client changed the memory meanwhile, what is stored beside the vectors is read again. Raises
+        InvalidArgument where the store does not take it, as one that is too large then.
         """
         snapshot = memory.snapshot
         for _ in range(ATTEMPTS):
             if not snapshot.exists or has_vector(snapshot, self._working):
                 return False
             batch = self._client.batch()
-            self._stage(batch, snapshot, memory, vectors)
+            self._stage(batch, snapshot, memory.text, vectors)
             if await committed(batch):
                 return True
             snapshot = await _again(snapshot, (*OF_A_TEXT, self._working.vector_field))
         raise _outrun()
 
-    def _stage(self, batch: AsyncWriteBatch, snapshot: DocumentSnapshot, memory: Texts, vectors: Vectors) -> None:
+    def _stage(
+        self, batch: AsyncWriteBatch, snapshot: DocumentSnapshot, text: StoredText, vectors: Sequence[Vector]
+    ) -> None:
         document = snapshot.to_dict() or {}
         working = self._working
-        new = NewMemory(
-            memory=decode_memory(snapshot.id, document),
-            embedding=Embedding(
-                vector=rules.mean_direction(vectors) if memory.is_long else vectors[0],
-                space_id=working.space.id,
-                vector_field=working.vector_field,
-            ),
-            parts=_parts(memory, vectors),
-        )
+        new = text.new_memory(decode_memory(snapshot.id, document), vectors, working)
         before = document.get(PARTS, 0)
         after = before + len(new.parts)
-        fields: dict[str, Any] = {working.vector_field: Vector(new.embedding.vector)}
+        fields: dict[str, Any] = {working.vector_field: StoredVector(new.embedding.vector)}
         if working.vector_field == FIRST_VECTOR_FIELD:
             fields[SPACE] = working.space.id
         if new.parts:
@@ -147,15 +106,6 @@ class InOneSpace:
         names = part_ids(snapshot.id, after)[before:]
         for name, part in zip(names, encode_parts(new).values(), strict=True):
             batch.create(self._parts.document(name), part)
-
-
-def _parts(memory: Texts, vectors: Vectors) -> tuple[Part, ...]:
-    if not memory.is_long:
-        return ()
-    return tuple(
-        Part(summary=rules.summary(document.text), vector=vector)
-        for document, vector in zip(memory.documents, vectors, strict=True)
-    )
 
 
 class Leaving:
@@ -211,39 +161,42 @@ class Leaving:
 class Filling:
     """Embeds memories in one space and stores their vectors, at a pace."""
 
-    def __init__(self, space: InOneSpace, embedder: Embedder, text_format: str, pace: Pace) -> None:
+    def __init__(
+        self, space: InOneSpace, model: Model, pace: Pace, part_characters: int, require: Callable[[], Awaitable[None]]
+    ) -> None:
         self._space = space
-        self._embedder = embedder
-        self._text_format = text_format
-        self._pace = pace
-        self.part_characters = embedder.part_characters
+        self._model = model
+        self._most_at_once = pace.most_at_once
+        self._part_characters = part_characters
+        self._require = require
         self.refused: list[str] = []
-        """The ids of memories whose texts the model refuses."""
+        """The ids of memories that the model or the store does not take."""
 
-    async def fill(self, snapshots: Sequence[DocumentSnapshot]) -> int:
+    def lacking(self, snapshots: Sequence[DocumentSnapshot]) -> list[Lacking]:
+        """These memories with their texts."""
+        return [Lacking(each, stored_text(each.id, each.to_dict() or {}, self._part_characters)) for each in snapshots]
+
+    async def fill(self, memories: Sequence[Lacking]) -> int:
         """How many of these memories have got their vectors. Raises MetaCortexError where store or model fail."""
-        memories = [texts_of(snapshot, self.part_characters) for snapshot in snapshots]
         written = 0
-        for batch in batches(memories, self._pace.most_at_once):
-            pairs = await self._embed(batch)
-            stored = await asyncio.gather(*(self._space.add(memory, vectors) for memory, vectors in pairs))
+        for batch in batches(memories, self._most_at_once):
+            embedded = await self._model.embed([memory.text for memory in batch])
+            self.refused += embedded.refused
+            # The move may have been given up while the model was at work: what is written then would stay for ever.
+            await self._require()
+            taken = [memory for memory in batch if memory.snapshot.id in embedded.vectors]
+            stored = await asyncio.gather(
+                *(self._store(memory, embedded.vectors[memory.snapshot.id]) for memory in taken)
+            )
             written += sum(stored)
         return written
 
-    async def _embed(self, memories: Sequence[Texts]) -> list[tuple[Texts, Vectors]]:
-        """The vectors of each memory that the model takes: where it refuses several together, each by itself."""
-        documents = [document for memory in memories for document in memory.documents]
-        await asyncio.sleep(self._pace.delay(len(documents)))
+    async def _store(self, memory: Lacking, vectors: Sequence[Vector]) -> bool:
         try:
-            vectors = iter(await self._embedder.embed_documents(documents, text_format=self._text_format))
-        except ModelFailed:
-            # Raises again where it is not these texts that the model refuses.
-            await self._embedder.embed_documents([ANY_TEXT], text_format=self._text_format)
-            if len(memories) > 1:
-                return [pair for memory in memories for pair in await self._embed([memory])]
-            self.refused.append(memories[0].snapshot.id)
-            return []
-        return [(memory, [next(vectors) for _ in memory.documents]) for memory in memories]
+            return await self._space.add(memory, vectors)
+        except InvalidArgument:
+            self.refused.append(memory.snapshot.id)
+            return False
 
 
 def _unchanged(client: AsyncClient, snapshot: DocumentSnapshot) -> Any:

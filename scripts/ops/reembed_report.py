@@ -69,6 +69,11 @@ class Report:
     error: str | None = None
 
     @property
+    def ok(self) -> bool:
+        """Whether it did all that it was asked to."""
+        return self.error is None and (self.plan.incomplete or not self.refused)
+
+    @property
     def target(self) -> Space | None:
         """The space in which memories get vectors in this step."""
         if self.move is None:
@@ -85,7 +90,7 @@ class Report:
     def as_json(self) -> dict[str, Any]:
         place, move = self.plan.place, self.move
         return {
-            "ok": self.error is None,
+            "ok": self.ok,
             "project": place.project,
             "emulator": place.emulator,
             "collection": place.collection,
@@ -116,7 +121,9 @@ class Report:
             yield _line("model", f"{self.memories.texts:,} texts, about {self.memories.tokens:,} tokens{self._price()}")
         if self.refused:
             shown = ", ".join(self.refused[:SHOWN_IDS])
-            yield _line("refused", f"{len(self.refused):,} by the model, which no search will find there: {shown}")
+            yield _line(
+                "refused", f"{len(self.refused):,} by the model or the store, which no search will find there: {shown}"
+            )
         if self.plan.action in {Action.FILL, Action.SWITCH}:
             yield from _index_lines(self.plan.place.collection, move)
         yield self._end()
@@ -128,6 +135,8 @@ class Report:
             yield f"{tally.written:,} written in {space and space.id}"
         else:
             yield f"{tally.lacking:,} lack a vector in {space and space.id}"
+        if self.plan.action is Action.FILL and (left := tally.dropped if self.plan.write else tally.to_drop):
+            yield f"{left:,} {'' if self.plan.write else 'to be '}rid of a vector that another move had left"
         if self.plan.action in {Action.FINISH, Action.ABANDON}:
             counted = f"{tally.dropped:,} rid of" if self.plan.write else f"{tally.to_drop:,} to be rid of"
             yield f"{counted} the other"

@@ -2,16 +2,13 @@
 
 import asyncio
 import itertools
-import math
 import time
 from collections.abc import AsyncGenerator, Callable, Sequence
 
 from google.api_core.exceptions import FailedPrecondition
 from google.cloud.firestore_v1.async_client import AsyncClient
-from google.cloud.firestore_v1.async_query import AsyncQuery
 from google.cloud.firestore_v1.base_document import DocumentSnapshot
 
-from metacortex.adapters.firestore_client import RETRY, answering
 from metacortex.adapters.firestore_documents import PARTS
 from metacortex.adapters.firestore_memories import ID, FirestoreMemories
 from metacortex.bootstrap import Models
@@ -20,13 +17,15 @@ from metacortex.memory import BranchState, Origin
 from metacortex.ports import Question, SearchFilters
 from metacortex.rules import DEFAULT_TOPIC
 from metacortex.spaces import Space, WorkingSpace
+from ops.paging import pages
 from ops.place import connect
 from ops.processes import OpsError
 from ops.progress import SECONDS, Tell
-from ops.reembed_memories import OF_A_TEXT, Filling, InOneSpace, Leaving, Pace, has_vector, texts_of
+from ops.reembed_memories import OF_A_TEXT, Filling, InOneSpace, Leaving, has_vector
 from ops.reembed_move import Move, Step, free_field, working
 from ops.reembed_record import Moves, Standing
 from ops.reembed_report import Action, Report, index_command, next_step, tokens
+from ops.stored_texts import Model, Pace
 
 PAGE = 100
 DROPS_AT_ONCE = 20
@@ -40,7 +39,7 @@ async def run(report: Report, models_of: ModelsOf, tell: Tell) -> None:
 
     Raises OpsError where the collection does not stand where the step begins, and MetaCortexError where store or model fail.
     """
-    step = _Step(connect(report.plan.place), report, models_of, tell)
+    step = _Step(connect(report.plan.place.project), report, models_of, tell)
     try:
         await step.take()
     finally:
@@ -82,9 +81,12 @@ class _Step:
         move = standing.move or self._new_move(standing)
         self._report.move = move
         self._require_fillable(move)
-        if self._plan.write and standing.move is None:
+        is_new = standing.move is None
+        if self._plan.write and is_new:
+            # What another move has left in the field would pass for vectors of the new space.
+            await self._drop(move.new)
             await self._moves.begin(standing, move)
-        await self._fill(move, move.new)
+        await self._fill(move, move.new, anew=is_new and not self._plan.write)
 
     def _new_move(self, standing: Standing) -> Move:
         assert self._plan.to is not None, "filling has a target"
@@ -106,38 +108,46 @@ class _Step:
         if move.step not in {Step.FILL, Step.SWITCHED}:
             raise OpsError(f"{self._place} has left this step; {next_step(move)}.")
 
-    async def _fill(self, move: Move, target: WorkingSpace) -> None:
+    async def _fill(self, move: Move, target: WorkingSpace, *, anew: bool = False) -> None:
+        """Gives vectors to the memories that lack them, which are all of them if it is `anew`."""
         filling: Filling | None = None
         tally = self._report.memories
         tally.found = tally.lacking = 0
         async for page in self._pages((*OF_A_TEXT, target.vector_field)):
-            lacking = [snapshot for snapshot in page if not has_vector(snapshot, target)]
+            lacking = [snapshot for snapshot in page if anew or not has_vector(snapshot, target)]
             tally.found += len(page)
             tally.lacking += len(lacking)
+            tally.to_drop += sum(anew and target.vector_field in (snapshot.to_dict() or {}) for snapshot in page)
             if lacking and filling is None:
-                filling = self._filling(target)
+                filling = self._filling(move, target)
             if lacking and filling:
-                await self._add(lacking, filling, move)
+                await self._add(lacking, filling)
             self._tell("Embedding memories" if self._plan.write else "Reading memories", tally.found, None)
+        if self._plan.write:
+            await self._moves.require(move)
 
-    async def _add(self, lacking: Sequence[DocumentSnapshot], filling: Filling, move: Move) -> None:
+    async def _add(self, snapshots: Sequence[DocumentSnapshot], filling: Filling) -> None:
         """Counts what the model is to embed, and has it done."""
         tally = self._report.memories
-        for snapshot in lacking:
-            documents = texts_of(snapshot, filling.part_characters).documents
-            tally.texts += len(documents)
-            tally.tokens += sum(tokens(document.text) for document in documents)
+        lacking = filling.lacking(snapshots)
+        for memory in lacking:
+            tally.texts += len(memory.text.documents)
+            tally.tokens += sum(tokens(document.text) for document in memory.text.documents)
         if self._plan.write:
-            # Another command may have given the move up: what is written then would stay for ever.
-            await self._moves.require(move)
-            tally.written += await filling.fill(lacking)
             self._report.refused = filling.refused
+            tally.written += await filling.fill(lacking)
 
-    def _filling(self, target: WorkingSpace) -> Filling:
+    def _filling(self, move: Move, target: WorkingSpace) -> Filling:
         chosen = self._models_of(target.space)
         self._opened.append(chosen)
-        space = InOneSpace(self._client, self._place.collection, target)
-        return Filling(space, chosen.embedder, target.space.text_format, Pace(self._plan.per_minute))
+        pace = Pace(self._plan.per_minute)
+        return Filling(
+            space=InOneSpace(self._client, self._place.collection, target),
+            model=Model(chosen.embedder, target.space.text_format, pace),
+            pace=pace,
+            part_characters=chosen.embedder.part_characters,
+            require=lambda: self._moves.require(move),
+        )
 
     # --- Switching ---
 
@@ -146,6 +156,7 @@ class _Step:
         standing = await self._moves.read()
         move = self._move_of(standing, (Step.FILL, Step.SWITCHED))
         if move is None:
+            self._refuse_without_move(standing)
             return
         await self._count(move.new)
         self._require_filled(move)
@@ -156,10 +167,11 @@ class _Step:
     def _require_filled(self, move: Move) -> None:
         tally = self._report.memories
         # What was saved since the last look is caught up with by `finish`.
-        if tally.lacking > math.ceil(tally.found / 100):
+        if tally.lacking * 100 > tally.found and not self._plan.incomplete:
             raise OpsError(
                 f"{tally.lacking:,} of {tally.found:,} memories of {self._place} lack a vector in {move.new.space.id}, and no"
-                " search there would find them; run `reembed --write` again first."
+                " search there would find them; run `reembed --write` again first. To go on without those that it names as"
+                " refused, add --incomplete."
             )
 
     async def _require_indexes(self, move: Move) -> None:
@@ -186,6 +198,8 @@ class _Step:
         standing = await self._moves.read()
         move = self._move_of(standing, steps)
         if move is None:
+            if self._plan.action is Action.FINISH:
+                self._refuse_without_move(standing)
             return
         last = steps[-1]
         kept, dropped = (move.new, move.old) if last is Step.FINISH else (move.old, move.new)
@@ -205,7 +219,7 @@ class _Step:
         await self._fill(move, kept)
         if self._report.refused and not self._plan.incomplete:
             raise OpsError(
-                f"The model of {kept.space.id} refuses {len(self._report.refused):,} memories, the first of them"
+                f"The model of {kept.space.id}, or the store, refuses {len(self._report.refused):,} memories, the first of them"
                 f" {self._report.refused[0]}, and no search would find these any more. To go on without them, add --incomplete."
             )
 
@@ -240,6 +254,14 @@ class _Step:
             )
         return standing.move
 
+    def _refuse_without_move(self, standing: Standing) -> None:
+        """Raises OpsError where a step was to be taken: whoever relies on it must hear that it was not."""
+        if self._plan.write:
+            raise OpsError(
+                f"{self._place} is on no move to another space, and goes on in {standing.spaces.current}; begin a move with"
+                " `reembed --to MODEL@DIMENSIONS`, or check --project and --collection."
+            )
+
     async def _count(self, kept: WorkingSpace, dropped: WorkingSpace | None = None) -> None:
         """How many memories lack a vector in one space, and how many have one in the other."""
         tally = self._report.memories
@@ -251,14 +273,5 @@ class _Step:
                 tally.to_drop += sum(dropped.vector_field in (snapshot.to_dict() or {}) for snapshot in page)
             self._tell("Reading memories", tally.found, None)
 
-    async def _pages(self, fields: Sequence[str]) -> AsyncGenerator[list[DocumentSnapshot]]:
-        query = self._client.collection(self._place.collection).select(fields).order_by(ID).limit(PAGE)
-        page = await _read(query)
-        while page:
-            yield page
-            page = await _read(query.start_after(page[-1])) if len(page) == PAGE else []
-
-
-async def _read(query: AsyncQuery) -> list[DocumentSnapshot]:
-    async with answering():
-        return list(await query.get(retry=RETRY))
+    def _pages(self, fields: Sequence[str]) -> AsyncGenerator[list[DocumentSnapshot]]:
+        return pages(self._client.collection(self._place.collection).select(fields).order_by(ID), PAGE)

@@ -100,10 +100,14 @@ def smoke(  # noqa: PLR0913 - the options of a command
 def _passes(plan: Plan, *, as_json: bool) -> bool:
     # The MCP SDK takes a second to import: not for the other commands, nor for a usage error.
     from ops.smoke_report import Report, to_terminal  # noqa: PLC0415
-    from ops.smoke_run import run  # noqa: PLC0415
+    from ops.smoke_run import run, tell_what_stays  # noqa: PLC0415
 
     report = Report(plan, (lambda _: None) if as_json else to_terminal())
-    asyncio.run(run(plan, report))
+    try:
+        asyncio.run(run(plan, report))
+    except KeyboardInterrupt:
+        report.fail("Stopped.")
+        tell_what_stays(plan, report)
     passed = report.error is None
     if as_json:
         show([json.dumps(report.as_json(), ensure_ascii=False)])

@@ -40,6 +40,11 @@ async def run(plan: Plan, report: Report) -> None:
         if sentence is None:
             raise
         report.fail(sentence)
+    tell_what_stays(plan, report)
+
+
+def tell_what_stays(plan: Plan, report: Report) -> None:
+    """Names what was saved and is not retired."""
     if report.saved_id and not report.retired:
         stays = f"memory {report.saved_id} stays in the topic {plan.topic} {_how_it_stays(report)}"
         report.skip("retire", f"{stays}: {_why_not_retired(report)}.")

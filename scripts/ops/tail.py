@@ -12,6 +12,7 @@ import typer
 from metacortex import rules
 from metacortex.errors import MetaCortexError
 from metacortex.events import now_ms
+from metacortex.profiles import TOOL_NAMES
 from metacortex.settings import Settings
 from ops.place import Place, ProjectOption, place_of
 from ops.processes import OpsError
@@ -63,13 +64,17 @@ def tail(
     """
     where = place_of(project, Settings.memory_collection)
     begin = _begin(since)
+    if tool is not None and tool not in TOOL_NAMES:
+        raise typer.BadParameter(
+            f"{tool!r} is no tool; name one of {', '.join(sorted(TOOL_NAMES))}.", param_hint="--tool"
+        )
     try:
         asyncio.run(_follow(where, begin, {"client_id": client, "tool_name": tool}, as_json=as_json))
     except KeyboardInterrupt:
         say("Stopped.")
     except _NobodyReads:
         pass
-    except (OpsError, MetaCortexError) as error:
+    except OpsError as error:
         say(str(error))
         raise typer.Exit(1) from None
 
@@ -91,10 +96,14 @@ def _begin(since: str | None) -> int | None:
 
 async def _follow(where: Place, begin: int | None, wanted: dict[str, str | None], *, as_json: bool) -> None:
     # Firestore's client takes a second to import: not for a usage error.
+    from ops.store_faults import told  # noqa: PLC0415
     from ops.tail_follow import Follower  # noqa: PLC0415
 
     follower = Follower(where, begin)
-    first = await follower.begin()
+    try:
+        first = await follower.begin()
+    except MetaCortexError as error:
+        raise OpsError(told(error, where.project)) from error
     if not as_json:
         _print(f"{where.project} in the emulator at {where.emulator}" if where.emulator else where.project)
     _show(first, wanted, as_json=as_json)
@@ -106,7 +115,7 @@ async def _follow(where: Place, begin: int | None, wanted: dict[str, str | None]
             silent = False
         except MetaCortexError as error:
             if not silent:
-                say(f"{error.message} Still looking.")
+                say(f"{told(error, where.project)} Still looking.")
             silent = True
             continue
         _show(news, wanted, as_json=as_json)

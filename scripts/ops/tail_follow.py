@@ -3,13 +3,12 @@
 from collections.abc import Mapping
 from typing import Any
 
-from google.cloud.firestore_v1.async_query import AsyncQuery
 from google.cloud.firestore_v1.base_document import DocumentSnapshot
 from google.cloud.firestore_v1.base_query import BaseQuery, FieldFilter
 
-from metacortex.adapters.firestore_client import RETRY, answering
 from metacortex.events import EventKind
 from metacortex.rules import EARLIEST_MS
+from ops.paging import pages, read
 from ops.place import Place, connect
 
 LAST = 10
@@ -25,7 +24,7 @@ class Follower:
     """Each event once, in the order of their times as far as they have arrived; a count that grows each time it has grown."""
 
     def __init__(self, where: Place, begin: int | None) -> None:
-        self._events = connect(where).collection(EventKind.MEMORY)
+        self._events = connect(where.project).collection(EventKind.MEMORY)
         self._begin = begin
         self._newest = begin or 0
         self._seen: dict[str, tuple[int, Any]] = {}
@@ -36,7 +35,7 @@ class Follower:
             return await self.news()
         # The bound leaves out what is no number.
         numbers = self._events.where(filter=FieldFilter(TIMESTAMP, ">=", EARLIEST_MS))
-        last = await _read(numbers.order_by(TIMESTAMP, direction=BaseQuery.DESCENDING).limit(LAST))
+        last = await read(numbers.order_by(TIMESTAMP, direction=BaseQuery.DESCENDING).limit(LAST))
         last.reverse()
         self._begin = _timestamp(last[0]) if len(last) == LAST else 0
         return self._new(last)
@@ -44,12 +43,8 @@ class Follower:
     async def news(self) -> list[Stored]:
         """What has been stored or has changed since the last time."""
         start = max(self._begin or 0, self._newest - OVERLAP_MS)
-        query = self._events.where(filter=FieldFilter(TIMESTAMP, ">=", start)).order_by(TIMESTAMP).limit(PAGE)
-        page = await _read(query)
-        found = self._new(page)
-        while len(page) == PAGE:
-            page = await _read(query.start_after(page[-1]))
-            found += self._new(page)
+        query = self._events.where(filter=FieldFilter(TIMESTAMP, ">=", start)).order_by(TIMESTAMP)
+        found = [event async for page in pages(query, PAGE) for event in self._new(page)]
         self._seen = {name: seen for name, seen in self._seen.items() if seen[0] >= start}
         return found
 
@@ -62,11 +57,6 @@ class Follower:
                 self._newest = max(self._newest, seen[0])
                 new.append(snapshot.to_dict() or {})
         return new
-
-
-async def _read(query: AsyncQuery) -> list[DocumentSnapshot]:
-    async with answering():
-        return list(await query.get(retry=RETRY))
 
 
 def _timestamp(snapshot: DocumentSnapshot) -> int:

@@ -2,18 +2,16 @@
 
 import asyncio
 import json
-import os
-import secrets
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
 from metacortex import bootstrap
-from metacortex.errors import ConfigurationError, MetaCortexError
-from metacortex.settings import Settings, load
+from metacortex.errors import MetaCortexError
+from metacortex.settings import Settings
 from metacortex.spaces import Space
-from ops.local_settings import Faulty, read_settings
-from ops.place import EMULATOR, CollectionOption, ProjectOption, place_of
+from ops.model_settings import model_settings, read_checkout
+from ops.place import CollectionOption, ProjectOption, place_of
 from ops.processes import OpsError
 from ops.terminal import say, show
 from ops.upgrade_report import Plan, Report
@@ -22,8 +20,7 @@ if TYPE_CHECKING:
     from metacortex.ports import Embedder
 
 PLAIN = "plain"
-ROUTE = ("MODEL_PROVIDER", "GEMINI_API_KEY", "GEMINI_VERTEX_LOCATION", EMULATOR)
-"""The settings that say where models are."""
+GO_ON = "Whatever was written is whole: run the same command again, and it goes on."
 
 
 def upgrade(  # noqa: PLR0913 - the options of a command
@@ -50,8 +47,8 @@ def upgrade(  # noqa: PLR0913 - the options of a command
 
     0.3 did not store which model made its vectors, so you say it: the command looks at a sample of them, refuses any
     other size, and names the space for the collection. From then on the service saves and searches in it. The name of
-    the model is taken from you; --verify compares, with the models that functions/.env, functions/.secret.local and the
-    environment configure.
+    the model is taken from you; --verify compares, by the route to models that this checkout configures for the
+    project.
 
     Every memory gets what it lacks: embedding_space, summary, the origin legacy_import, the modality mixed for
     text_image; and, where they are missing, the topic general, the state active and the time at which it was stored.
@@ -79,7 +76,7 @@ def upgrade(  # noqa: PLR0913 - the options of a command
         say(report.error)
     else:
         show(report.lines())
-    raise typer.Exit(1 if report.error else 0)
+    raise typer.Exit(0 if report.ok else 1)
 
 
 def _space(space_id: str) -> Space:
@@ -98,19 +95,15 @@ def _space(space_id: str) -> Space:
 
 
 def _embedder(plan: Plan) -> "Embedder":
-    """The space's own model, by the configured route. Settings of other things need not be there or be valid."""
-    ours = {
-        "MCP_ADMIN_TOKEN": secrets.token_urlsafe(32),
-        "GEMINI_EMBEDDING_MODEL": plan.space.model,
-        "GEMINI_EMBEDDING_DIMENSIONS": str(plan.space.dimensions),
-    }
+    """The space's own model, by the configured route."""
     try:
-        stored = read_settings(os.environ)
-        settings = load({name: value for name, value in stored.items() if name in ROUTE} | ours)
+        settings = model_settings(
+            read_checkout(plan.where.project),
+            GEMINI_EMBEDDING_MODEL=plan.space.model,
+            GEMINI_EMBEDDING_DIMENSIONS=str(plan.space.dimensions),
+        )
     except OpsError as error:
         _refuse(str(error))
-    except ConfigurationError as error:
-        _refuse(str(Faulty("the settings of models", list(error.faults))))
     embedder = bootstrap.models(settings, plan.where.project).embedder
     if (embedder.space.model, embedder.space.dimensions) != (plan.space.model, plan.space.dimensions):
         _refuse(
@@ -128,6 +121,7 @@ def _refuse(sentence: str) -> NoReturn:
 def _run(report: Report, embedder: "Embedder | None", *, quiet: bool) -> None:
     # Firestore's client takes a second to import: not for the other commands, nor for a usage error.
     from ops.progress import progress  # noqa: PLC0415
+    from ops.store_faults import told  # noqa: PLC0415
     from ops.upgrade_run import run  # noqa: PLC0415
 
     try:
@@ -136,4 +130,6 @@ def _run(report: Report, embedder: "Embedder | None", *, quiet: bool) -> None:
     except OpsError as error:
         report.error = str(error)
     except MetaCortexError as error:
-        report.error = f"{error.message} Whatever was written is whole: run the same command again, and it goes on."
+        report.error = f"{told(error, report.plan.where.project)} {GO_ON}"
+    except KeyboardInterrupt:
+        report.error = f"Stopped. {GO_ON}"

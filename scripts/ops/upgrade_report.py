@@ -50,7 +50,14 @@ class Report:
     """Whether the collection named the space before."""
     vectors: Vectors | None = None
     tallies: dict[str, Tally] = field(default_factory=dict[str, Tally])
+    refused: dict[str, str] = field(default_factory=dict[str, str])
+    """Documents that the store does not take with what they lack: by their paths, why."""
     error: str | None = None
+
+    @property
+    def ok(self) -> bool:
+        """Whether it did all that it was asked to."""
+        return self.error is None and not self.refused
 
     @property
     def is_complete(self) -> bool:
@@ -60,7 +67,7 @@ class Report:
     def as_json(self) -> dict[str, Any]:
         plan = self.plan
         return {
-            "ok": self.error is None,
+            "ok": self.ok,
             "project": plan.where.project,
             "emulator": plan.where.emulator,
             "collection": plan.where.collection,
@@ -69,6 +76,7 @@ class Report:
             "named_before": self.names_space,
             "vectors": asdict(self.vectors) if self.vectors else None,
             "documents": {name: asdict(tally) for name, tally in self.tallies.items()},
+            "refused": self.refused,
             "error": self.error,
         }
 
@@ -82,6 +90,8 @@ class Report:
         for name, tally in self.tallies.items():
             done = f"{tally.written:,} written" if plan.write else f"{tally.lacking:,} lack something"
             yield _line(name, f"{tally.found:,} found, {done}")
+        for path, reason in list(self.refused.items())[:SHOWN_IDS]:
+            yield _line("refused", f"{path}: the store does not take it: {reason}")
         yield self._end()
 
     def _space(self) -> str:
@@ -92,6 +102,13 @@ class Report:
     def _end(self) -> str:
         if self.is_complete:
             return "Nothing to do: every document has what today's schema wants."
+        if self.refused:
+            count = (
+                "1 document, which stays as it was"
+                if len(self.refused) == 1
+                else f"{len(self.refused):,} documents, which stay"
+            )
+            return f"The upgrade is complete but for {count}."
         if self.plan.write:
             return "The upgrade is complete."
         return "Nothing was written. To do it, run the same command with --write."

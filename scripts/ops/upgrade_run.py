@@ -1,12 +1,11 @@
 """One upgrade: sees everything first, and then writes only what is lacking, each document against the revision it read."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from google.api_core.exceptions import FailedPrecondition, NotFound
+from google.api_core.exceptions import FailedPrecondition, InvalidArgument, NotFound
 from google.cloud.firestore_v1.async_client import AsyncClient
-from google.cloud.firestore_v1.async_query import AsyncQuery
 from google.cloud.firestore_v1.base_document import DocumentSnapshot
 
 from metacortex.adapters.firestore_client import RETRY, answering
@@ -17,6 +16,7 @@ from metacortex.errors import Unavailable
 from metacortex.ports import Embedder
 from metacortex.spaces import FIRST_VECTOR_FIELD, CollectionSpaces
 from ops import upgrade_vectors
+from ops.paging import pages
 from ops.place import connect
 from ops.processes import OpsError
 from ops.progress import Tell
@@ -34,7 +34,7 @@ async def run(report: Report, embedder: Embedder | None, tell: Tell) -> None:
     Raises OpsError where the collection cannot be upgraded as planned, and MetaCortexError where store or model fail.
     Whatever ends it, also a kill, leaves whole documents: the same plan goes on from there.
     """
-    await _Upgrade(connect(report.plan.where), report, tell).run(embedder)
+    await _Upgrade(connect(report.plan.where.project), report, tell).run(embedder)
 
 
 class _Upgrade:
@@ -94,7 +94,8 @@ class _Upgrade:
         """The ids of the documents that lack something."""
         tally = self._report.tallies[part.name] = Tally()
         ids: list[str] = []
-        async for page in self._pages(part):
+        query = self._client.collection(part.collection).select(part.shows).order_by(ID)
+        async for page in pages(query, PAGE):
             for snapshot in page:
                 look(snapshot)
                 if part.lacking(snapshot):
@@ -103,13 +104,6 @@ class _Upgrade:
             tally.lacking = len(ids)
             self._tell(f"Reading {part.name}", tally.found, None)
         return ids
-
-    async def _pages(self, part: Part) -> AsyncGenerator[list[DocumentSnapshot]]:
-        query = self._client.collection(part.collection).select(part.shows).order_by(ID).limit(PAGE)
-        page = await _read(query)
-        while page:
-            yield page
-            page = await _read(query.start_after(page[-1])) if len(page) == PAGE else []
 
     def _look_at_memory(self, snapshot: DocumentSnapshot) -> None:
         self._sample.offer(snapshot.id)
@@ -146,7 +140,13 @@ class _Upgrade:
             lacking = part.lacking(snapshot) if snapshot.exists else {}
             if not lacking:
                 return
-            if await self._update(snapshot, lacking):
+            try:
+                is_written = await self._update(snapshot, lacking)
+            except InvalidArgument as error:
+                # With what it lacks it may be larger than a document can be.
+                self._report.refused[snapshot.reference.path] = error.message
+                return
+            if is_written:
                 self._report.tallies[part.name].written += 1
                 return
             async with answering():
@@ -162,8 +162,3 @@ class _Upgrade:
             except (FailedPrecondition, NotFound):
                 return False
         return True
-
-
-async def _read(query: AsyncQuery) -> list[DocumentSnapshot]:
-    async with answering():
-        return list(await query.get(retry=RETRY))

@@ -16,7 +16,7 @@ from google.cloud.firestore_v1.types import RunQueryRequest
 from google.cloud.firestore_v1.vector import Vector
 from typer.testing import Result
 
-from archives import Command, command_in_the_loop_of_the_test, database, documents, invoke, memory, said
+from archives import Command, command_in_the_loop_of_the_test, database, documents, invoke, memory, said, write_archive
 from channel import Channel
 from old_data import MEMORIES, store
 from ops.endpoints import PROJECT
@@ -106,6 +106,7 @@ async def test_the_manifest_tells_what_the_archive_is_of(
         "format": "metacortex-archive",
         "schema_version": 1,
         "project": project,
+        "emulator": os.environ[EMULATOR],
         "collection": "memory_vectors",
         "embedding_space": SPACES,
         "memories": {"active": 4, "merged": 0, "deprecated": 1, "wip": 1},
@@ -223,7 +224,7 @@ async def test_a_store_that_fails_in_the_middle_leaves_the_archive_before(
     before = (folder / "manifest.json").read_bytes()
 
     channel.interceptors.insert(0, BeforePage(failing(grpc.StatusCode.RESOURCE_EXHAUSTED, "Quota exceeded.")))
-    assert f"repeat the same call in a minute. {folder} is as it was." in said(await export(status=1))
+    assert f"or link a billing account. {folder} is as it was." in said(await export(status=1))
     assert (folder / "manifest.json").read_bytes() == before
     invoke("verify", str(folder))
 
@@ -257,7 +258,7 @@ async def test_the_archive_of_another_collection_is_replaced_only_by_force(
     await store(firestore, {"mine": MEMORIES, "memory_vectors": MEMORIES})
     await export()
     sentence = said(await export("--collection", "mine", status=1))
-    assert f"holds an archive of memory_vectors in {project}" in sentence
+    assert f"holds an archive of memory_vectors of {project}" in sentence
     await export("--collection", "mine", "--force")
     assert manifest(folder)["collection"] == "mine"
 
@@ -266,10 +267,37 @@ async def test_an_archive_that_cannot_be_read_is_replaced_only_by_force(
     firestore: AsyncClient, export: Command, folder: Path
 ) -> None:
     await store(firestore, {"memory_vectors": MEMORIES})
-    put(folder, "manifest.json", '{"schema_version": 2}')
+    put(folder, "manifest.json", '{"format": "metacortex-archive", "schema_version": 2}')
     assert "To write another archive in its place, add --force." in said(await export(status=1))
     await export("--force")
     invoke("verify", str(folder))
+
+
+async def test_an_archive_of_a_project_is_not_replaced_by_one_of_an_emulator_that_stands_in_for_it(
+    firestore: AsyncClient, export: Command, folder: Path, project: str
+) -> None:
+    await store(firestore, {"memory_vectors": MEMORIES})
+    write_archive(folder, MEMORIES, project=project)
+    assert f"holds an archive of memory_vectors of {project}; name another folder" in said(await export(status=1))
+    await export("--force")
+    # Each emulator takes a port of its own.
+    told = {**manifest(folder), "emulator": "127.0.0.1:1"}
+    (folder / "manifest.json").write_text(json.dumps(told))
+    await export()
+
+
+@pytest.mark.parametrize("manifest", ['{"kind": "metacortex-mirror", "version": 1}', '{"name": "A page"}', "[]", "{"])
+async def test_what_is_no_archive_is_not_replaced_even_by_force(
+    firestore: AsyncClient, export: Command, folder: Path, manifest: str
+) -> None:
+    await store(firestore, {"memory_vectors": MEMORIES})
+    put(folder, "manifest.json", manifest)
+    for force in ([], ["--force"]):
+        sentence = said(await export(*force, status=1))
+        assert "manifest.json is not the manifest of an archive, or is damaged; name another folder" in sentence
+        assert "--force" not in sentence
+    assert (folder / "manifest.json").read_text() == manifest
+    assert names_in(folder) == ["manifest.json"]
 
 
 async def test_a_folder_of_other_things_is_left_alone(firestore: AsyncClient, export: Command, folder: Path) -> None:
@@ -412,5 +440,5 @@ async def test_an_emulator_that_is_gone_is_told(
 ) -> None:
     monkeypatch.setenv(EMULATOR, "127.0.0.1:1")
     result = await archive("export", str(folder), status=1)
-    assert "The store cannot be reached" in said(result)
+    assert "No emulator answers at 127.0.0.1:1" in said(result)
     assert names_in(folder) == []

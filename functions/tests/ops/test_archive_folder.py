@@ -46,7 +46,7 @@ def change_manifest(folder: Path, **changes: Any) -> None:
 
 def test_a_whole_archive_is_told_with_what_it_holds(folder: Path) -> None:
     told = invoke("verify", str(folder)).stdout
-    assert "memory_vectors in demo-source, 2026-11-30 12:00 UTC" in told
+    assert "memory_vectors of demo-source, 2026-11-30 12:00 UTC" in told
     assert "10: 10 active" in told
     assert told.endswith("The archive is whole.\n")
 
@@ -102,15 +102,19 @@ DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
     "no manifest": (lambda folder: (folder / "manifest.json").unlink(), "holds no archive: manifest.json is missing"),
     "half a manifest": (
         lambda folder: (folder / "manifest.json").write_text((folder / "manifest.json").read_text()[:100]),
-        "manifest.json is none that this command reads",
+        "manifest.json is not the manifest of an archive, or is damaged",
     ),
     "another schema": (
         lambda folder: change_manifest(folder, schema_version=2),
         "manifest.json is none that this command reads: schema_version: Input should be 1",
     ),
+    "a field too few": (
+        lambda folder: (folder / "manifest.json").write_text('{"format": "metacortex-archive"}'),
+        "manifest.json is none that this command reads: created_at: Field required",
+    ),
     "another file": (
         lambda folder: (folder / "manifest.json").write_text('{"created_at": "2026-11-30T12:00:00Z"}'),
-        "manifest.json is none that this command reads: project: Field required",
+        "manifest.json is not the manifest of an archive, or is damaged",
     ),
 }
 

@@ -28,7 +28,7 @@ from archives import (
     write_archive,
 )
 from builders import Service, plane_models
-from channel import Channel
+from channel import Channel, Meanwhile
 from fakes import SeeingImages
 from gemini_api import GeminiApi, failure, surroundings, text_in, vector_of
 from images import PNG_BASE64
@@ -62,7 +62,7 @@ def folder(tmp_path: Path) -> Path:
 def restore(firestore: AsyncClient, project: str, archive: Command, folder: Path) -> Command:
     """Restores the archive into the database of this test."""
 
-    async def run(*arguments: str, into: str = "memory_vectors", status: int = 0, **env: str) -> Result:
+    async def run(*arguments: str, into: str = "memory_vectors", status: int = 0, **env: str | None) -> Result:
         place = ("--into", into, "--project", project)
         return await archive("restore", str(folder), *place, *arguments, status=status, **env)
 
@@ -324,6 +324,22 @@ async def test_the_live_collection_is_the_configured_one(firestore: AsyncClient,
     await restore("--write", into="mine")
 
 
+async def test_the_live_collection_and_the_models_are_those_of_the_file_of_the_project(
+    firestore: AsyncClient, restore: Command, project: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    functions = tmp_path / "checkout/functions"
+    functions.mkdir(parents=True)
+    (functions / ".env").write_text("MODEL_PROVIDER=local\n")
+    (functions / ".env.prod").write_text("MEMORY_COLLECTION=mine\n")
+    (functions.parent / ".firebaserc").write_text(json.dumps({"projects": {"prod": project}}))
+    monkeypatch.setattr("ops.model_settings.ROOT", functions.parent)
+    await restore("--write", into="mine", MEMORY_COLLECTION=None)
+    await firestore.collection("mine").document("m-00003").delete()
+    assert "is the live collection" in said(await restore("--write", into="mine", status=1, MEMORY_COLLECTION=None))
+    (functions / ".env.prod").write_text("MODEL_PROVIDER=none\n")
+    assert "MODEL_PROVIDER must be one of" in said(await restore(status=2, MODEL_PROVIDER=None))
+
+
 async def test_the_vectors_are_of_the_space_that_the_collection_names(firestore: AsyncClient, restore: Command) -> None:
     plain = f"{LOCAL_SPACE.partition('/')[0]}/plain"
     spaces = {"current": "other@3/plain", "spaces": {"other@3/plain": "embedding", plain: "embedding_2"}}
@@ -345,6 +361,18 @@ async def test_a_space_of_other_models_is_refused(firestore: AsyncClient, restor
         sentence = said(await restore(*arguments, into="mine", status=1))
         assert f"in the space other@3/plain, but the service is configured for {LOCAL_SPACE}" in sentence
     assert await stored_as(firestore, "mine", "m-00003") == {}
+
+
+async def test_it_stops_when_the_collection_is_moved_to_another_space_meanwhile(
+    channel: Channel, firestore: AsyncClient, restore: Command, folder: Path
+) -> None:
+    await restore("--write", into="mine")
+    write_archive(folder, dict(map(memory, range(150))))
+    space = firestore.collection("mine_meta").document("space")
+    moved = {"current": "other@3/plain", "spaces": {"other@3/plain": "embedding_2"}}
+    channel.interceptors.insert(0, Meanwhile("m-00010", lambda: space.set(moved)))
+    assert "has just been moved to another space" in said(await restore("--write", into="mine", status=1))
+    assert await stored_as(firestore, "mine", "m-00149") == {}
 
 
 async def test_memories_without_a_named_space_are_left_to_an_upgrade(firestore: AsyncClient, restore: Command) -> None:

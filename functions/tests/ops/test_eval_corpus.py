@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable, Sequence
@@ -367,6 +368,27 @@ async def test_a_load_that_is_killed_leaves_the_old_cases_readable_and_the_next_
     await evaluation.load(FISH)
     assert set(await memories(firestore)) == {"eel", "pike"}
     await evaluation.run()
+
+
+@pytest.mark.slow
+async def test_ctrl_c_ends_a_run_with_one_json_object(
+    firestore: AsyncClient, emulator_host: str, project: str, evaluation: Evaluation
+) -> None:
+    many = [memory(f"bird-{number}", f"Bird {number} sings") for number in range(1_000)]
+    pack = evaluation.file({**BIRDS, "memories": [*many, *BIRDS["memories"]]})
+    options = ("--pack", pack, "--project", project, "--model", "local", "--json")
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-P", "-m", "ops", "eval", "run", *options),
+        env={name: value for name, value in SETTINGS.items() if value} | surroundings(emulator_host),
+        stdout=subprocess.PIPE,
+    )
+    while len(await firestore.collection(COLLECTION).select([]).get()) <= 10:
+        assert process.returncode is None
+    process.send_signal(signal.SIGINT)
+    out, _ = await process.communicate()
+    told = json.loads(out)
+    assert (process.returncode, told["ok"]) == (1, False)
+    assert told["error"].startswith("Stopped before the end")
 
 
 def surroundings(emulator_host: str) -> dict[str, str]:

@@ -188,11 +188,25 @@ async def test_a_corpus_of_another_model_is_not_searched(firestore: AsyncClient,
     assert "The isolated corpus was loaded with another model; load it again with this one." in sentence
 
 
+async def test_a_refused_run_is_one_json_object_too(evaluation: Evaluation) -> None:
+    answer = await evaluation.run(status=1)
+    assert answer["ok"] is False
+    assert "eval load" in answer["error"]
+
+
 @pytest.mark.parametrize("cutoffs", ["", "0", "21", "1;5", "five", "5,", "-1"])
 def test_cutoffs_that_no_search_could_have_are_refused(cutoffs: str) -> None:
     result = invoke("run", "--project", "demo-nowhere", "--cutoffs", cutoffs)
     assert result.exit_code == 2
     assert "must be numbers from 1 to 20, separated by commas" in " ".join(result.stderr.split())
+
+
+@pytest.mark.parametrize("command", [["run"], ["generate"], ["import", "--lookback-hours", "1"]])
+@pytest.mark.parametrize("project", ["--json", "My Project", ""])
+def test_what_is_no_project_s_id_is_a_usage_error(command: list[str], project: str) -> None:
+    result = invoke(*command, "--project", project)
+    assert result.exit_code == 2
+    assert "is not a project's id" in " ".join(result.stderr.split())
 
 
 @pytest.mark.parametrize(

@@ -61,6 +61,19 @@ def test_numbers_are_ordered_as_numbers(tmp_path: Path) -> None:
     assert [export.name for export in Exports(tmp_path).stored()] == ["export-1000000", "export-999999"]
 
 
+def test_a_copy_under_a_name_of_its_own_is_left_alone_and_hinders_nothing(tmp_path: Path) -> None:
+    exports = Exports(tmp_path)
+    first = add(exports, "one")
+    copies = [tmp_path / f"{name}" for name in ("export-000001-before-experiment", "old-export-9", "export-000002.zip")]
+    for copy in copies:
+        copy.mkdir()
+    add(exports, "two")
+    third = add(exports, "three")
+    assert [export.name for export in exports.stored()] == [third.name, "export-000002"]
+    assert all(copy.exists() for copy in copies)
+    assert not first.exists()
+
+
 def test_a_folder_has_one_user_and_no_other_reader(tmp_path: Path) -> None:
     folder = tmp_path / "data"
     with Exports(folder).locked("in use"):

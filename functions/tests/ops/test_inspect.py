@@ -24,7 +24,7 @@ from ops.checkout import ROOT
 from ops.cli import app
 from ops.indexes import needed
 from ops.look_costs import Corpus, costs, table
-from ops.look_indexes import indexes
+from ops.look_indexes import indexes, shown
 from ops.place import Place
 from running import executable
 
@@ -164,7 +164,10 @@ async def test_calls_errors_clients_and_rejections_are_counted(
     assert len(events["last"]) == 5
 
 
-async def test_a_month_is_estimated_from_the_calls_and_the_corpus(service: Service, look: Look) -> None:
+async def test_a_month_is_estimated_from_the_calls_and_the_corpus(
+    firestore: AsyncClient, service: Service, look: Look
+) -> None:
+    await happened(firestore, service, days_ago=40)
     for number in range(3):
         await service.save(f"Owl {number} at {number}")
     await service.search("at 1")
@@ -172,6 +175,22 @@ async def test_a_month_is_estimated_from_the_calls_and_the_corpus(service: Servi
     month = (await look())["month"]
     assert month["reads"] == 3 * each["save_context"].reads + each["search_context"].reads
     assert month["writes"] == 3 * 3 + 1
+
+
+async def happened(firestore: AsyncClient, service: Service, *, days_ago: float) -> None:
+    """Keeps an event of so long ago, which is no call."""
+    fields = {"event_type": "evaluation", "timestamp": service.clock.now - round(days_ago * 24 * 60 * MINUTE)}
+    await firestore.collection(EventKind.MEMORY).document("long-ago").set(fields)
+
+
+async def test_a_young_installation_is_taken_for_as_old_as_its_first_event(
+    firestore: AsyncClient, service: Service, look: Look
+) -> None:
+    await happened(firestore, service, days_ago=3)
+    await service.save("Owls at 1")
+    told = await look()
+    assert told["events"]["days"] == pytest.approx(3, abs=0.01)
+    assert told["month"]["writes"] == pytest.approx((3 + 1) * 10, abs=1)
 
 
 # --- For a person ---
@@ -199,7 +218,7 @@ async def test_an_emulator_that_is_gone_is_told(monkeypatch: pytest.MonkeyPatch,
     monkeypatch.setenv("FIRESTORE_EMULATOR_HOST", "127.0.0.1:1")
     result = await command("--json")
     assert result.exit_code == 1
-    assert "The store cannot be reached" in json.loads(result.stdout)["error"]
+    assert "No emulator answers at 127.0.0.1:1" in json.loads(result.stdout)["error"]
 
 
 def test_the_project_is_never_guessed_and_never_another_option(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -308,6 +327,15 @@ async def test_a_gcloud_that_cannot_tell_spoils_nothing(
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
     seen = await indexes(IN_PRODUCTION, named(("a@768/plain", "embedding")))
     assert told in (seen.unseen or "")
+
+
+async def test_before_the_first_save_it_says_that_no_space_is_named(gcloud: Gcloud) -> None:
+    gcloud([], [policy(name) for name in EXPIRING])
+    seen = await indexes(IN_PRODUCTION, None)
+    assert seen.indexes
+    assert seen.ttl
+    assert "names no space yet" in shown(seen.indexes)
+    assert shown(seen.ttl) == f"{len(EXPIRING)} of {len(EXPIRING)} are ready"
 
 
 async def test_without_gcloud_indexes_are_not_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

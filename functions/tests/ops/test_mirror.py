@@ -7,7 +7,7 @@ import json
 import os
 import stat
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ from mirrors import Message, documents_file, everything, held, names_in, put, ro
 from ops.cli import app
 from ops.emulator import clear
 from ops.endpoints import PROJECT
+from ops.mirror_manifest import sealed, unsealed
 from tcp_proxy import running_proxy
 
 Command = Callable[..., Coroutine[Any, Any, Result]]
@@ -307,6 +308,48 @@ async def test_an_empty_database_replaces_no_mirror(
     result = await mirror("backup", made, "--project", firestore.project, status=1)
     assert "holds no documents" in said(result)
     assert contents(made) == before
+
+
+async def test_a_mirror_that_lost_much_takes_the_place_of_a_larger_one_only_by_force(
+    firestore: AsyncClient, emulator_host: str, folder: Path, mirror: Command
+) -> None:
+    lasting = {f"memory_vectors/{number}": saying("kept") for number in range(10)}
+    passing = {
+        f"{name}/{number}": saying("gone")
+        for name in (
+            "memory_events",
+            "retrieval_query_events",
+            "memory_vectors_write_fingerprints",
+            "memory_vectors_parts",
+        )
+        for number in range(10)
+    }
+    await put(firestore, lasting | passing)
+    await mirror("backup", folder, "--project", firestore.project)
+    clear(emulator_host, firestore.project)
+    await put(firestore, dict(list(lasting.items())[:9]))
+    await mirror("backup", folder, "--project", firestore.project)
+    before = contents(folder)
+    clear(emulator_host, firestore.project)
+    await put(firestore, dict(list(lasting.items())[:8]) | passing)
+    sentence = said(await mirror("backup", folder, "--project", firestore.project, status=1))
+    assert "would have 8 documents that neither expire nor are parts" in sentence
+    assert "has 9: more than 10 % are gone. That one was kept; if the loss is meant, add --force." in sentence
+    assert contents(folder) == before
+    assert len(names_in(folder)) == 2
+    await mirror("backup", folder, "--project", firestore.project, "--force")
+    assert len(contents(folder)) == 48
+
+
+async def test_a_mirror_of_a_project_is_not_replaced_by_one_of_an_emulator_that_stands_in_for_it(
+    firestore: AsyncClient, made: Path, mirror: Command
+) -> None:
+    manifest = unsealed("manifest.json", (made / "manifest.json").read_bytes())
+    (made / "manifest.json").write_bytes(sealed(replace(manifest, emulator="127.0.0.1:1")))
+    await mirror("backup", made, "--project", firestore.project)
+    (made / "manifest.json").write_bytes(sealed(replace(manifest, emulator=None)))
+    sentence = said(await mirror("backup", made, "--project", firestore.project, status=1))
+    assert f"name another folder for {firestore.project} in the emulator at" in sentence
 
 
 def in_a_file(folder: Path) -> None:
@@ -654,6 +697,10 @@ class Refusal:
         Refusal(grpc.StatusCode.NOT_FOUND, "The database (default) does not exist", "has no Firestore database"),
         Refusal(grpc.StatusCode.UNAUTHENTICATED, "No token", "`gcloud auth application-default login`"),
         Refusal(grpc.StatusCode.RESOURCE_EXHAUSTED, "Quota exceeded.", "free quota of the day is used up"),
+        Refusal(
+            grpc.StatusCode.INTERNAL, "Something broke.", "run the same command again. It said: InternalServerError"
+        ),
+        Refusal(grpc.StatusCode.ABORTED, "Too much contention.", "run the same command again. It said: Aborted"),
         Refusal(grpc.StatusCode.FAILED_PRECONDITION, "It is in Datastore Mode.", "It is in Datastore Mode."),
         Refusal(
             grpc.StatusCode.FAILED_PRECONDITION,

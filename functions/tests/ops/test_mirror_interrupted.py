@@ -32,6 +32,7 @@ finally:
     print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, file=sys.stderr)
 """
 LITTLE_ROOM = ("/bin/sh", "-c", 'ulimit -f 1000; exec "$@"', "sh")
+VERY_LITTLE_ROOM = ("/bin/sh", "-c", 'ulimit -f 100; exec "$@"', "sh")
 
 
 Progress = Callable[[], Awaitable[int]]
@@ -215,3 +216,18 @@ async def test_a_disk_without_room_ends_a_backup_and_leaves_the_mirror_that_was_
         f"The disk has no room for {folder}; make some, or name another place. A mirror that was there still is.",
     )
     assert (len(names_in(folder)), size_of(folder)) == (2, before)
+
+
+async def test_a_disk_without_room_for_a_report_is_told_as_that(
+    firestore: AsyncClient, target: AsyncClient, machine: Machine, tmp_path: Path
+) -> None:
+    long = "long" * 250
+    await put(firestore, {f"many/{number:03}{long}": saying("z") for number in range(100)})
+    report = tmp_path / "report.json"
+    gate = ("gate", "--source", firestore.project, "--target", target.project, "--report", report)
+    status, _, err = await machine.run(*VERY_LITTLE_ROOM, *command_line(*gate))
+    assert status == 1
+    assert err.splitlines()[-1] == (
+        f"The disk has no room for {report}; make some, or name another place. The comparison itself came to its end: add"
+        " --json to see it."
+    )

@@ -304,7 +304,10 @@ def test_every_fault_of_the_settings_of_models_is_told_at_once_and_no_other() ->
     said = refusal(
         MODEL_PROVIDER="gemini", GEMINI_EMBEDDING_DIMENSIONS="many", MCP_ADMIN_TOKEN="short", SEARCH_RESULT_LIMIT="x"
     )
-    assert "2 faults in functions/.env, functions/.secret.local or the environment:" in said
+    assert (
+        "2 faults in functions/.env, the file of the project beside it, functions/.secret.local or the environment:"
+        in said
+    )
     assert "GEMINI_API_KEY is not set" in said
     assert "GEMINI_EMBEDDING_DIMENSIONS must be" in said
 

@@ -19,6 +19,7 @@ import pytest
 from google.cloud.firestore_v1.async_client import AsyncClient
 from typer.testing import CliRunner, Result
 
+from archives import memory, write_archive
 from builders import TOKENS
 from deployable import (
     ALIAS,
@@ -487,10 +488,10 @@ async def dimensions(deployment: Deployment) -> Finding:
 
 
 async def archive(deployment: Deployment) -> Finding:
-    settings = preflight_settings.read_settings(preflight_dotenv.read_deployed(deployment))
+    settings = asyncio.create_task(preflight_settings.read_settings(preflight_dotenv.read_deployed(deployment)))
     live = asyncio.create_task(preflight_corpus.read_collection(deployment, settings))
-    found = await preflight_corpus.archived(deployment, live)
-    await asyncio.gather(live, return_exceptions=True)
+    found = await preflight_corpus.archived(deployment, settings, live)
+    await asyncio.gather(settings, live, return_exceptions=True)
     return found
 
 
@@ -649,10 +650,12 @@ async def test_what_keeps_firestore_from_telling_is_told_with_its_remedy(
 # --- The archive ---
 
 
-def make_archive(folder: Path, created_at: object) -> Path:
-    folder.mkdir()
-    (folder / "manifest.json").write_text(json.dumps({"created_at": created_at}))
-    return folder
+def make_archive(deployment: Deployment, folder: Path, **source: Any) -> Deployment:
+    """The deployment with an archive of its live collection, made in the emulator if there is one."""
+    emulator = os.environ.get("FIRESTORE_EMULATOR_HOST")
+    about: dict[str, Any] = {"created_at": NOW, "project": deployment.project, "emulator": emulator}
+    write_archive(folder, dict([memory(1)]), **(about | source))
+    return replace(deployment, archive=folder)
 
 
 async def test_without_memories_there_is_nothing_to_archive(deployment: Deployment, firestore: AsyncClient) -> None:
@@ -660,20 +663,25 @@ async def test_without_memories_there_is_nothing_to_archive(deployment: Deployme
     assert "nothing to archive" in well(await archive(replace(deployment, archive=deployment.root)))
 
 
-async def test_memories_need_an_archive(deployment: Deployment, firestore: AsyncClient) -> None:
+async def test_memories_need_an_archive_which_a_command_makes_as_it_stands(
+    deployment: Deployment, firestore: AsyncClient
+) -> None:
+    await remember(firestore)
+    command = f"./scripts/metacortex archive export DIR --project {deployment.project}"
+    assert f"Make one with `{command}`," in wrong(await archive(deployment))
     write(deployment, ".env.prod", "MEMORY_COLLECTION=mine\n")
     await remember(firestore, collection="mine")
-    assert "`./scripts/metacortex archive export DIR`" in wrong(await archive(deployment))
+    assert f"Make one with `{command} --collection mine`," in wrong(await archive(deployment))
 
 
 async def test_an_archive_of_three_days_is_young_enough(
     deployment: Deployment, firestore: AsyncClient, tmp_path: Path
 ) -> None:
     await remember(firestore)
-    young = make_archive(tmp_path / "young", (NOW - timedelta(days=3)).isoformat())
-    assert "is of 2026-11-27 12:00 UTC" in well(await archive(replace(deployment, archive=young)))
-    old = make_archive(tmp_path / "old", (NOW - timedelta(days=5)).isoformat())
-    assert "is 5 days old" in wrong(await archive(replace(deployment, archive=old)))
+    young = make_archive(deployment, tmp_path / "young", created_at=NOW - timedelta(days=3))
+    assert "is whole, and of 2026-11-27 12:00 UTC" in well(await archive(young))
+    old = make_archive(deployment, tmp_path / "old", created_at=NOW - timedelta(days=5))
+    assert "is 5 days old" in wrong(await archive(old))
 
 
 @pytest.mark.parametrize("created_at", [None, 5, "yesterday", "2026-11-30T11:00:00", "2026-11-30T12:00:00.001Z"])
@@ -681,8 +689,34 @@ async def test_an_archive_whose_time_cannot_be_right_is_none(
     deployment: Deployment, firestore: AsyncClient, tmp_path: Path, created_at: object
 ) -> None:
     await remember(firestore)
-    strange = make_archive(tmp_path / "strange", created_at)
-    assert "archive export DIR" in wrong(await archive(replace(deployment, archive=strange)))
+    strange = make_archive(deployment, tmp_path / "strange")
+    manifest = tmp_path / "strange/manifest.json"
+    manifest.write_text(json.dumps({**json.loads(manifest.read_text()), "created_at": created_at}))
+    assert "archive export DIR" in wrong(await archive(strange))
+
+
+@pytest.mark.parametrize(
+    "source",
+    [{"project": "demo-another"}, {"collection": "another"}, {"emulator": None}],
+    ids=lambda source: next(iter(source)),
+)
+async def test_an_archive_of_something_else_is_none_of_the_live_collection(
+    deployment: Deployment, firestore: AsyncClient, tmp_path: Path, source: dict[str, Any]
+) -> None:
+    await remember(firestore)
+    found = wrong(await archive(make_archive(deployment, tmp_path / "archive", **source)))
+    assert f"not of memory_vectors of {deployment.project} in the emulator" in found
+
+
+async def test_an_archive_that_is_damaged_is_none(
+    deployment: Deployment, firestore: AsyncClient, tmp_path: Path
+) -> None:
+    await remember(firestore)
+    damaged = make_archive(deployment, tmp_path / "archive")
+    with (tmp_path / "archive/memories.jsonl").open("a") as file:
+        file.write("{}\n")
+    found = wrong(await archive(damaged))
+    assert "is no whole archive. Line 2 of memories.jsonl does not hold a memory." in found
 
 
 async def test_a_folder_without_a_manifest_is_no_whole_archive(deployment: Deployment, firestore: AsyncClient) -> None:
@@ -691,12 +725,22 @@ async def test_a_folder_without_a_manifest_is_no_whole_archive(deployment: Deplo
 
 
 async def test_a_fresh_archive_is_enough_where_the_collection_cannot_be_read(
-    deployment: Deployment, tmp_path: Path
+    deployment: Deployment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write(deployment, ".env", "MODEL_PROVIDER=local\n")
-    fresh = make_archive(tmp_path / "fresh", NOW.isoformat())
-    well(await archive(replace(deployment, archive=fresh)))
-    wrong(await archive(deployment))
+    monkeypatch.delenv("FIRESTORE_EMULATOR_HOST", raising=False)
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(tmp_path / "none.json"))
+    well(await archive(make_archive(deployment, tmp_path / "fresh")))
+    assert "memories need an archive" in wrong(await archive(deployment))
+
+
+async def test_an_archive_of_an_emulator_is_none_of_a_project(
+    deployment: Deployment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("FIRESTORE_EMULATOR_HOST", raising=False)
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(tmp_path / "none.json"))
+    found = wrong(await archive(make_archive(deployment, tmp_path / "archive", emulator="127.0.0.1:8080")))
+    place = f"memory_vectors of {deployment.project}"
+    assert f"is of {place} in the emulator at 127.0.0.1:8080, not of {place}. Make one" in found
 
 
 # --- Any check ---

@@ -11,15 +11,16 @@ import os
 import signal
 import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import grpc.aio
 import pytest
-from google.api_core.exceptions import FailedPrecondition
+from google.api_core.exceptions import FailedPrecondition, InvalidArgument
 from google.cloud.firestore_v1.async_client import AsyncClient
 from google.cloud.firestore_v1.base_query import FieldFilter
+from google.cloud.firestore_v1.transforms import DELETE_FIELD
 from google.cloud.firestore_v1.types import RunQueryRequest
 from google.cloud.firestore_v1.vector import Vector
 from starlette.responses import JSONResponse, Response
@@ -40,8 +41,8 @@ from metacortex.terms import terms
 from ops.checkout import ROOT
 from ops.cli import app
 from ops.endpoints import PROJECT
-from ops.reembed_memories import Pace
 from ops.reembed_report import tokens
+from ops.stored_texts import Pace
 from web.wire import serving
 
 KEY = "a-gemini-key-of-the-tests"
@@ -215,7 +216,7 @@ async def test_saves_meanwhile_go_where_their_service_works_and_all_are_found_in
     await old.save("Owls rest at noon")
     await fill("--write")
     filled = await old.save("Saved after the filling")
-    await reembed("switch", "--write")
+    await reembed("switch", "--write", "--incomplete")
     late, early = (
         await old.save("Saved in the old space"),
         await new_service().save("Saved in the new"),
@@ -468,6 +469,17 @@ class NoIndex(grpc.aio.UnaryStreamClientInterceptor):
         return await continuation(client_call_details, request)
 
 
+async def test_it_is_not_switched_while_one_memory_of_few_lacks_its_second_vector(
+    firestore: AsyncClient, fill: Command, reembed: Command
+) -> None:
+    old = service(firestore)
+    item = await old.save("Owls rest")
+    await fill("--write")
+    await firestore.collection("memory_vectors").document(item["id"]).update({"embedding_2": DELETE_FIELD})
+    assert "1 of 1 memories" in said(await reembed("switch", "--write", status=1))
+    assert await named(firestore) == {"current": OLD, "spaces": {OLD: "embedding"}}
+
+
 async def test_it_is_not_switched_before_the_indexes_are_there(
     channel: Channel, firestore: AsyncClient, fill: Command, reembed: Command
 ) -> None:
@@ -491,9 +503,18 @@ async def test_steps_come_in_their_order(firestore: AsyncClient, fill: Command, 
     await service(firestore).save("Owls rest")
     assert "already; name another space" in said(await reembed("--to", OLD, status=1))
     for step in ("switch", "finish", "abandon"):
-        assert "Nothing to do: no move" in (await reembed(step, "--write")).stdout
+        assert "Nothing to do: no move" in (await reembed(step)).stdout
     await fill("--write")
     assert "then `reembed switch`" in said(await reembed("finish", "--write", status=1))
+
+
+async def test_a_step_of_no_move_is_not_taken_for_done(firestore: AsyncClient, reembed: Command) -> None:
+    await service(firestore).save("Owls rest")
+    for step in ("switch", "finish"):
+        assert f"is on no move to another space, and goes on in {OLD}" in said(await reembed(step, "--write", status=1))
+    assert json.loads((await reembed("switch", "--write", "--json", status=1)).stdout)["ok"] is False
+    # What an abandoning is to leave behind is there.
+    assert "Nothing to do: no move" in (await reembed("abandon", "--write")).stdout
 
 
 async def test_a_collection_that_names_no_space_is_refused(fill: Command) -> None:
@@ -504,10 +525,19 @@ async def test_a_failing_model_stops_it_with_everything_whole(
     firestore: AsyncClient, api: GeminiApi, fill: Command
 ) -> None:
     await service(firestore).save("Owls rest")
-    api.next = [failure(429)] * 2
+    api.unknown_models = {"gemini-embedding-2"}
     sentence = said(await fill("--write", status=1))
-    assert "asks for fewer requests" in sentence
+    assert "must check the GEMINI_*_MODEL settings" in sentence
     assert sentence.endswith("run the same command again, and it goes on.")
+    api.unknown_models = set()
+    assert "1 written" in (await fill("--write")).stdout
+
+
+@pytest.mark.slow
+async def test_a_busy_model_is_waited_for(firestore: AsyncClient, api: GeminiApi, fill: Command) -> None:
+    await service(firestore).save("Owls rest")
+    # The client library asks twice by itself.
+    api.next = [failure(429), failure(429)]
     assert "1 written" in (await fill("--write")).stdout
 
 
@@ -518,7 +548,7 @@ def refusing(word: str) -> Callable[[Body], Response]:
         texts = [text_in(each["content"]) for each in body["requests"]]
         if any(word in text for text in texts):
             return failure(400, "INVALID_ARGUMENT")
-        return JSONResponse({"embeddings": [{"values": vector_of(text, 128)} for text in texts]})
+        return answered(body)
 
     return answer
 
@@ -530,10 +560,13 @@ async def test_a_text_that_the_model_refuses_is_named_and_does_not_stop_the_othe
     refused = await old.save("Unspeakable")
     others = [await old.save(f"Owl {number}") for number in range(3)]
     api.next = [refusing("Unspeakable")] * 100
-    told = (await fill("--write")).stdout
+    told = (await fill("--write", status=1)).stdout
     assert "3 written" in told
-    assert f"1 by the model, which no search will find there: {refused['id']}" in told
-    await reembed("switch", "--write")
+    assert f"1 by the model or the store, which no search will find there: {refused['id']}" in told
+    assert json.loads((await fill("--write", "--json", status=1)).stdout)["ok"] is False
+    await fill("--write", "--incomplete")
+    await reembed("switch", "--write", status=1)
+    await reembed("switch", "--write", "--incomplete")
     sentence = said(await reembed("finish", "--write", status=1))
     assert refused["id"] in sentence
     assert (await named(firestore) or {})["spaces"].keys() == {OLD, NEW}
@@ -543,21 +576,89 @@ async def test_a_text_that_the_model_refuses_is_named_and_does_not_stop_the_othe
     assert (await new.fetch(refused["id"]))["content"] == "Unspeakable"
 
 
-async def test_a_filling_stops_when_the_move_is_given_up_beside_it(
-    firestore: AsyncClient, api: GeminiApi, fill: Command, reembed: Command
+async def test_a_memory_without_text_is_named_and_does_not_stop_the_others(
+    firestore: AsyncClient, fill: Command
 ) -> None:
     old = service(firestore)
-    await store(firestore, 150)
+    blank, _ = await old.save("To be lost"), await old.save("Owls rest")
+    await firestore.collection("memory_vectors").document(blank["id"]).update({"content": " "})
+    report = json.loads((await fill("--write", "--json", status=1)).stdout)
+    assert (report["memories"]["written"], report["refused"]) == (1, [blank["id"]])
+
+
+async def test_a_memory_that_the_store_does_not_take_with_a_second_vector_is_named_and_does_not_stop_the_others(
+    firestore: AsyncClient, fill: Command
+) -> None:
+    old = service(firestore)
+    large, _ = await old.save("Owls hunt"), await old.save("Owls rest")
+    await stuffed(firestore, large["id"])
+    report = json.loads((await fill("--write", "--json", status=1)).stdout)
+    assert (report["memories"]["written"], report["refused"]) == (1, [large["id"]])
+
+
+async def stuffed(firestore: AsyncClient, memory_id: str) -> None:
+    """Makes a memory as large as a document may be but for 500 bytes, of which a vector of 128 takes twice as many."""
+    for size in range(1_048_576, 0, -500):
+        with suppress(InvalidArgument):
+            await firestore.collection("memory_vectors").document(memory_id).update({"kept": b"x" * size})
+            return
+
+
+async def test_what_another_move_has_left_is_not_taken_for_the_new_space(
+    firestore: AsyncClient, fill: Command, reembed: Command
+) -> None:
+    old = service(firestore)
+    short, long = await old.save("Owls rest"), await old.save(LONG)
+    await fill("--write")
+    left = await documents(firestore)
+    await firestore.collection("memory_vectors_meta").document("reembedding").delete()
+    await firestore.collection("memory_vectors").document(short["id"]).update({"embedding_2": Vector([1.0] * 128)})
+    told = (await fill()).stdout
+    assert f"2 found, 2 lack a vector in {NEW}, 2 to be rid of a vector that another move had left" in told
+    told = (await fill("--write")).stdout
+    assert f"2 written in {NEW}, 2 rid of a vector that another move had left" in told
+    filled = await documents(firestore)
+    assert list(filled[short["id"]]["embedding_2"]) == pytest.approx(unit("Owls rest"))
+    assert filled[long["id"]] == left[long["id"]]
+    await reembed("abandon", "--write")
+    parts = await documents(firestore, "memory_vectors_parts")
+    assert len(parts) == (await documents(firestore))[long["id"]]["parts"]
+
+
+@pytest.mark.parametrize("requests_before", [0, 1])
+async def test_a_filling_stops_before_it_writes_when_the_move_is_given_up_beside_it(
+    firestore: AsyncClient, api: GeminiApi, fill: Command, reembed: Command, requests_before: int
+) -> None:
+    old = service(firestore)
+    # One page of them has more texts than one request takes.
+    for number in range(30):
+        await old.save(f"{LONG} Barn {number}.")
     before = await everything(firestore)
 
     async def given_up(body: Body) -> Response:
         await reembed("abandon", "--write")
-        return failure(429)
+        return answered(body)
 
-    api.next = [given_up, failure(429)]
-    await fill("--write", status=1)
-    assert (await everything(firestore))["memory_vectors"] == before["memory_vectors"]
+    api.next = [*[answered] * requests_before, given_up]
+    sentence = said(await fill("--write", status=1))
+    assert "Another command has just moved this collection on" in sentence
+    assert await everything(firestore) == before
     assert len(await old.search("owl", limit=20)) == 20
+
+
+async def test_a_filling_does_not_end_well_when_the_move_is_given_up_behind_its_last_commit(
+    channel: Channel, firestore: AsyncClient, fill: Command, reembed: Command
+) -> None:
+    item = await service(firestore).save("Owls rest")
+    meanwhile = Meanwhile(item["id"], lambda: reembed("abandon", "--write"))
+    channel.interceptors.insert(0, meanwhile)
+    assert "Another command has just moved this collection on" in said(await fill("--write", status=1))
+    assert meanwhile.happened
+
+
+def answered(body: Body) -> Response:
+    texts = [text_in(each["content"]) for each in body["requests"]]
+    return JSONResponse({"embeddings": [{"values": vector_of(text, 128)} for text in texts]})
 
 
 # --- The pace ---

@@ -1,13 +1,15 @@
 """`metacortex smoke` as an operator runs it: against the real function, and against servers that misbehave."""
 
 import json
+import os
+import signal
 import socket
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
+from threading import Event, Thread
 from typing import Any
 
 import pytest
@@ -401,6 +403,24 @@ def test_what_was_saved_is_retired_where_that_is_offered() -> None:
     answer = json.loads(run.lines[0])
     assert (answer["saved_id"], answer["retired"]) == ("m1", True)
     assert toy.calls == ["save_context", "search_context", "fetch_context", "deprecate_context"]
+
+
+def test_ctrl_c_names_what_was_saved_and_stays() -> None:
+    ended = Event()
+
+    def stopped(_: dict[str, Any]) -> dict[str, Any]:
+        os.kill(os.getpid(), signal.SIGINT)
+        ended.wait()
+        return {}
+
+    toy = Toy(search_context=stopped, deprecate_context=lambda _: {})
+    with serving(toy.answer) as url:
+        run = smoke(url, "--json")
+        ended.set()
+    assert run.exit_code == 1
+    answer = json.loads(run.lines[0])
+    assert (answer["ok"], answer["error"], answer["saved_id"], answer["retired"]) == (False, "Stopped.", "m1", False)
+    assert answer["steps"][-1]["detail"].startswith("memory m1 stays in the topic smoke-test as active")
 
 
 def test_a_client_that_may_read_drafts_but_not_write_them_leaves_an_active_memory() -> None:

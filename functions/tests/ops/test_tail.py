@@ -197,7 +197,7 @@ async def test_it_ends_when_nobody_reads_any_more(service: Service, emulator_hos
 @pytest.mark.slow
 async def test_an_emulator_that_is_not_there_is_told() -> None:
     async with running("127.0.0.1:1") as tail:
-        assert "The store cannot be reached" in await tail.says()
+        assert "No emulator answers at 127.0.0.1:1" in await tail.says()
         assert await tail.ends() == 1
 
 
@@ -215,6 +215,7 @@ def test_an_event_of_another_form_is_shown_as_far_as_it_goes() -> None:
     [
         (["--since", "yesterday"], "neither a time such as 2026-03-01T09:30 nor a while"),
         (["--since", "20260301"], "neither a time"),
+        (["--tool", "serch_context"], "'serch_context' is no tool; name one of "),
         (["--project", "--json"], "'--json' is not a project's id"),
     ],
 )

@@ -5,6 +5,7 @@ import functools
 import json
 import os
 import pty
+import signal
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable, Mapping
@@ -320,6 +321,42 @@ async def test_what_is_killed_in_the_middle_is_completed_by_the_next_run(
         assert after["summary"] == many[name]["content"]
 
 
+@pytest.mark.slow
+async def test_ctrl_c_is_told_with_what_was_done(firestore: AsyncClient, emulator_host: str, project: str) -> None:
+    many = {f"m-{number}": old_memory(f"Memory {number} at {number}", number) for number in range(1_500)}
+    await store(firestore, {**DATABASE, "memory_vectors": many})
+    upgraded = firestore.collection("memory_vectors").where(filter=FieldFilter("embedding_space", "==", SPACE)).count()
+    options = ("--space", SPACE, "--project", project, "--write", "--json")
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-P", "-m", "ops", "upgrade", *options),
+        env=surroundings(emulator_host),
+        stdout=subprocess.PIPE,
+    )
+    while not (await upgraded.get())[0][0].value:
+        assert process.returncode is None
+    process.send_signal(signal.SIGINT)
+    out, _ = await process.communicate()
+    told = json.loads(out)
+    assert (process.returncode, told["ok"]) == (1, False)
+    assert told["error"].startswith("Stopped. Whatever was written is whole")
+    assert told["documents"]["memories"]["written"] < 1_500
+
+
+async def test_a_memory_that_the_store_does_not_take_is_named_and_stops_no_other(
+    firestore: AsyncClient, upgrade: Command
+) -> None:
+    large = old_memory("Owls hunt at 10 " + "z" * 1_048_000, 10)
+    await store(firestore, {"memory_vectors": {**MEMORIES, "large": large}})
+    for written in (6, 0):
+        result = await upgrade("--write", status=1)
+        assert f"7 found, {written} written" in result.stdout
+        assert "memory_vectors/large: the store does not take it: " in result.stdout
+        assert result.stdout.endswith("complete but for 1 document, which stays as it was.\n")
+    answer = json.loads((await upgrade("--write", "--json", status=1)).stdout)
+    assert (answer["ok"], list(answer["refused"])) == (False, ["memory_vectors/large"])
+    assert await document(firestore, "memory_vectors", "large") == large
+
+
 # --- What is refused ---
 
 
@@ -469,6 +506,7 @@ async def test_json_is_one_object_and_nothing_else(firestore: AsyncClient, upgra
             "least_cosine": None,
         },
         "documents": WRITTEN,
+        "refused": {},
         "error": None,
     }
 
@@ -509,7 +547,7 @@ async def test_an_emulator_that_is_gone_is_told(monkeypatch: pytest.MonkeyPatch,
     monkeypatch.setenv("FIRESTORE_EMULATOR_HOST", "127.0.0.1:1")
     result = await command("--space", SPACE)
     assert result.exit_code == 1
-    assert "The store cannot be reached" in said(result)
+    assert "No emulator answers at 127.0.0.1:1" in said(result)
 
 
 @pytest.mark.parametrize(

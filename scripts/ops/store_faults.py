@@ -1,10 +1,12 @@
-"""What it means for a mirror that Firestore fails, and what to do about it."""
+"""What it means for an owner that Firestore fails, and what to do about it."""
 
 import os
 
 from google.api_core import exceptions
 from google.auth.exceptions import GoogleAuthError
 
+from metacortex.adapters.firestore_client import ERRORS
+from metacortex.errors import MetaCortexError
 from ops.place import EMULATOR, database_of
 
 PASSING = (
@@ -15,6 +17,14 @@ PASSING = (
     exceptions.GatewayTimeout,
 )
 """What another attempt may mend: a network that is away for a moment, or a store that asks to slow down."""
+_SILENT = (exceptions.ServiceUnavailable, exceptions.GatewayTimeout, TimeoutError)
+_OF_STORE = frozenset(error.message for error in ERRORS.values())
+
+
+def told(error: MetaCortexError, project: str) -> str:
+    """One sentence for whoever ran the command; the service's own about the store is for its clients."""
+    cause = error.__cause__
+    return meaning(cause, project) if error.message in _OF_STORE and isinstance(cause, Exception) else error.message
 
 
 def meaning(error: Exception, project: str) -> str:
@@ -27,15 +37,17 @@ def meaning(error: Exception, project: str) -> str:
             f"Firestore takes no more requests for {where} now; if the project's free quota of the day is used up, go on"
             " tomorrow, or link a billing account."
         )
-    if isinstance(error, PASSING) and (emulator := os.environ.get(EMULATOR)):
+    if isinstance(error, _SILENT) and (emulator := os.environ.get(EMULATOR)):
         return f"No emulator answers at {emulator}; start it, or correct {EMULATOR}."
     if _is_about_credentials(error):
         return (
             "There are no Google credentials on this machine, or they have expired; run"
             " `gcloud auth application-default login` as somebody who may use the database of this project."
         )
-    if isinstance(error, PASSING):
+    if isinstance(error, _SILENT):
         return f"Firestore does not answer for {where}; check the network, and run the same command again."
+    if isinstance(error, PASSING):
+        return f"Firestore failed at a request for {where}; run the same command again. It said: {_said(error)}"
     return _refusal(error, where)
 
 
@@ -57,4 +69,8 @@ def _refusal(error: Exception, where: str) -> str:
             f"Reading {where} took longer than the hour for which Firestore keeps a moment; do it over a faster"
             " connection, from a machine near the database."
         )
-    return f"Firestore refused a request for {where}: {type(error).__name__}, {error}"
+    return f"Firestore refused a request for {where}: {_said(error)}"
+
+
+def _said(error: Exception) -> str:
+    return f"{type(error).__name__}, {error}"
