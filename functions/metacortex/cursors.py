@@ -22,7 +22,7 @@ def encode(position: Position, filters: ListFilters) -> str:
 def decode(cursor: str, filters: ListFilters) -> Position:
     """The position a cursor holds. Raises InvalidArgument where it is none, or was made with other filters."""
     match _fields(cursor):
-        case [int(version), int(created_at), str(memory_id), str(filters_hash)] if version == _VERSION:
+        case [int(version), int() | float() as created_at, str(memory_id), str(filters_hash)] if version == _VERSION:
             if filters_hash != _hash(filters):
                 raise InvalidArgument("cursor was made with other filters; repeat these filters, or leave it out.")
             if is_document_id(memory_id) and -(2**63) <= created_at < 2**63:

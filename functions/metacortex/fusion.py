@@ -35,6 +35,8 @@ class Candidate:
     metadata: Metadata
     held: Mapping[str, int] | None
     by_vector: bool
+    is_shortened: bool = False
+    """Whether the metadata lacks its long lists, as that of a part may."""
 
 
 def rare_terms(counts: Mapping[str, int]) -> dict[str, int]:
@@ -48,7 +50,10 @@ def rare_terms(counts: Mapping[str, int]) -> dict[str, int]:
 
 
 def joined(candidates: Sequence[Candidate]) -> list[Candidate]:
-    """Each memory once: with its best score and the summary of what scored so, be it the whole or a part."""
+    """Each memory once: with its best score and the summary of what scored so, be it the whole or a part.
+
+    Its metadata is that of one which has all of it, if one of them has.
+    """
     best: dict[str, Candidate] = {}
     for candidate in candidates:
         known = best.get(candidate.id)
@@ -57,7 +62,11 @@ def joined(candidates: Sequence[Candidate]) -> list[Candidate]:
             continue
         better = candidate if candidate.score > known.score else known
         best[candidate.id] = replace(
-            better, held=_seen(known, candidate), by_vector=known.by_vector or candidate.by_vector
+            better,
+            metadata=(known if candidate.is_shortened else candidate).metadata,
+            held=_seen(known, candidate),
+            by_vector=known.by_vector or candidate.by_vector,
+            is_shortened=known.is_shortened and candidate.is_shortened,
         )
     return list(best.values())
 
@@ -144,6 +153,7 @@ def _match(candidate: Candidate, rare: Mapping[str, int], terms: int) -> Match:
         metadata=candidate.metadata,
         matched_by=by,
         holds_all_terms=0 < terms <= len(held),
+        is_shortened=candidate.is_shortened,
     )
 
 

@@ -33,16 +33,20 @@ def deprecated(metadata: Metadata, deprecation: Deprecation, now: int) -> Metada
 
 
 def _end(metadata: Metadata, now: int) -> int | None:
-    """Until when a memory held that has just changed: until now, unless it ended earlier or has not begun."""
+    """Until when a memory held that has just changed: until now, unless it ended earlier or has not begun.
+
+    One that began at this very moment never held: its time is empty.
+    """
     begun = metadata.valid_from is None or metadata.valid_from <= now
     ended = metadata.valid_until is not None and metadata.valid_until <= now
     return now if begun and not ended else metadata.valid_until
 
 
 def is_repeated(metadata: Metadata, deprecation: Deprecation) -> bool:
-    """Whether a deprecated memory is so by this very deprecation. MetaCortex 0.3 stored neither reason nor initiator."""
+    """Whether a memory is deprecated by this very deprecation. MetaCortex 0.3 stored neither reason nor initiator."""
     return (
-        metadata.superseded_by == deprecation.superseding_id
+        metadata.branch_state is BranchState.DEPRECATED
+        and metadata.superseded_by == deprecation.superseding_id
         and deprecation.reason is (metadata.supersession_reason or SupersessionReason.CHANGED)
         and deprecation.initiator in {None, metadata.initiator}
     )

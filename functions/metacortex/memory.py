@@ -99,6 +99,8 @@ class Match:
     matched_by: MatchedBy = MatchedBy.VECTOR
     holds_all_terms: bool = False
     """Whether it holds every word of the query that was looked for."""
+    is_shortened: bool = False
+    """Whether the metadata lacks artifact_refs and derived_from, because those of a part that was found do."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,6 +110,8 @@ class Entry:
     id: str
     summary: str
     metadata: Metadata
+    listed_at: float | None = None
+    """Where it stands in the listing: its created_at as it is stored, with whatever fraction that has."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -56,7 +56,7 @@ class ListFilters(SearchFilters):
 class Position:
     """A place in a listing: that of one memory, which need not exist any more."""
 
-    created_at: int
+    created_at: float
     memory_id: str
 
 

@@ -25,8 +25,8 @@ LISTED = 100
 DOCUMENT_ID_BYTES = 1_500
 SUMMARY_CHARACTERS = 220
 PAGE_CHARACTERS = 50_000
-# A memory and its parts are one commit, and Firestore takes 10 MiB in one.
-MOST_PARTS = 200
+# A memory and its parts are one commit, and Firestore takes 10 MiB in one: so many vectors of 2,048 numbers are 7 MB of it.
+MOST_PARTS = 300
 DUPLICATE_WINDOW_MS = 15 * 60 * 1000
 DEFAULT_TOPIC = "general"
 
@@ -114,6 +114,12 @@ def confidence(value: float | None) -> float | None:
     return value
 
 
+def stored_bytes(draft: Draft) -> int:
+    """What a memory's texts take as UTF-8. Beside an image its content is there twice: alone, and with the description."""
+    texts = (*[draft.content] * (2 if draft.image else 1), *draft.artifact_refs, *draft.provenance.derived_from)
+    return sum(len(text.encode()) for text in texts)
+
+
 def summary(text: str) -> str:
     """The text on one line: white space collapsed, at most 220 characters."""
     collapsed = " ".join(text.split())
@@ -122,7 +128,8 @@ def summary(text: str) -> str:
 
 def stretches(text: str, page: int) -> list[str]:
     """The parts of a text longer than a page. Those of a very long text are longer than a page, rather than too many."""
-    return parts(text, max(page, len(text) // MOST_PARTS))
+    # Each begins at least half its size behind the one before.
+    return parts(text, max(page, 2 * len(text) // MOST_PARTS))
 
 
 def parts(text: str, size: int) -> list[str]:
@@ -192,9 +199,13 @@ def _from_number(value: float) -> int | None:
     return None if isinstance(value, bool) else value
 
 
+# Where a date ends and what may stand before the time, which datetime leaves open.
+_DATE_AND_TIME = re.compile(r"[0-9]{4}-?(?:[0-9]{2}-?[0-9]{2}|W[0-9]{2}(?:-?[0-9])?)(?:[T ].+)?")
+
+
 def _from_text(value: object) -> int | None:
     text = value.strip().upper() if isinstance(value, str) else ""
-    if text.isdecimal():
+    if text.isdecimal() or not _DATE_AND_TIME.fullmatch(text):
         return None
     try:
         moment = datetime.fromisoformat(text)
@@ -237,13 +248,15 @@ def is_valid_at(metadata: Metadata, moment: int) -> bool:
 # --- Images ---
 
 _HEIF_BRANDS = {b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"mif1", b"msf1"}
+# AVIF has the same structure and names mif1, too.
+_AVIF_BRANDS = {b"avif", b"avis"}
 
 
 def _is_heif(data: bytes) -> bool:
     # The first box: its length, «ftyp», the major brand, a version, and the compatible brands.
     length = min(int.from_bytes(data[:4]), 256)
     brands = {data[start : start + 4] for start in (8, *range(16, length, 4))}
-    return data[4:8] == b"ftyp" and not brands.isdisjoint(_HEIF_BRANDS)
+    return data[4:8] == b"ftyp" and data[8:12] not in _AVIF_BRANDS and not brands.isdisjoint(_HEIF_BRANDS)
 
 
 def _is_webp(data: bytes) -> bool:

@@ -54,12 +54,17 @@ from metacortex.ports import (
 from metacortex.profiles import Profile
 from metacortex.query_vectors import QueryVectors
 from metacortex.spaces import CollectionSpaces, WorkingSpace, unnamed_space, working_space
-from metacortex.terms import memory_terms, query_terms
+from metacortex.terms import LONGEST, MOST_TERMS, memory_terms, query_terms, terms_about
+from metacortex.together import together
 
 COMMIT_ATTEMPTS = 3
 WIDER_CANDIDATES = 1_000
 SIMILAR = 3
 SIMILAR_SECONDS = 2.0
+# The store takes a document of 1 MiB; a vector and the description of an image need the rest.
+ROOM_BYTES = 1_004_000
+# Each memory of a chain is one more read, and one more write of the commit.
+LONGEST_CHAIN = 20
 
 logger = logging.getLogger(__name__)
 
@@ -176,7 +181,8 @@ class MemoryService:
         profile.require_tool("save_context")
         profile.require_writable(draft.branch_state)
         profile.require_origin(draft.provenance.origin)
-        (fingerprint, spaces), _ = await asyncio.gather(
+        await _require_room(draft)
+        (fingerprint, spaces), _ = await together(
             self._store.fingerprint(rules.fingerprint(draft)), self._load_models()
         )
         space = await self._space_to_write(spaces)
@@ -297,7 +303,7 @@ class MemoryService:
         if expected is None:
             return Found(matches=(), branch_state=state, limit=limit)
         # A collection seldom changes its space: it is looked up beside what is then known to be right, or is done again.
-        working, vector, counts = await asyncio.gather(
+        working, vector, counts = await together(
             self._space_to_read(),
             self._queries.vector(request.query, expected.space),
             self._store.count_terms(filters, words),
@@ -325,7 +331,7 @@ class MemoryService:
         """What may match, each memory once, and whether more may exist than could be looked at."""
         narrowed = valid_at is not None or self._options.lexical_weight
         size = max(limit, self._options.candidates) if narrowed else limit
-        near, by_words = await asyncio.gather(self._near(question, size), self._holding(question, counts))
+        near, by_words = await together(self._near(question, size), self._holding(question, counts))
         found = fusion.joined([*chain(*near), *by_words])
         if valid_at is None:
             return found, False
@@ -340,7 +346,7 @@ class MemoryService:
 
     async def _near(self, question: Question, size: int) -> tuple[list[Candidate], list[Candidate]]:
         """The nearest memories, and the nearest parts of long ones; of these many may belong to one memory."""
-        return await asyncio.gather(
+        return await together(
             self._store.nearest(question, size),
             self._store.nearest_parts(question, max(size, self._options.candidates)),
         )
@@ -348,7 +354,7 @@ class MemoryService:
     async def _holding(self, question: Question, counts: Mapping[str, int]) -> list[Candidate]:
         """Memories that hold one of the query's rarest words."""
         rare = fusion.rare_terms(counts)
-        found = await asyncio.gather(*(self._store.holding(question, term, size) for term, size in rare.items()))
+        found = await together(*(self._store.holding(question, term, size) for term, size in rare.items()))
         return list(chain(*found))
 
     async def _with_words(
@@ -398,12 +404,13 @@ class MemoryService:
 
         async def work(read: ReadMetadata) -> tuple[Deprecated, Change | None]:
             replacement = await self._replacement(profile, deprecation.superseding_id, read)
-            before = await _readable(profile, memory_id, read)
-            if before is None:
+            before = await read(memory_id) if rules.is_document_id(memory_id) else None
+            # Before it counts what this client may read: it may have lost the memory by this very deprecation.
+            if before and lifecycle.is_repeated(before, deprecation):
+                return Deprecated(memory_id, before, before.branch_state), None
+            if before is None or not _is_readable(profile, before):
                 raise NotFound("No memory with this id is open to this client; search for it, or check the id.")
             if before.branch_state is BranchState.DEPRECATED:
-                if lifecycle.is_repeated(before, deprecation):
-                    return Deprecated(memory_id, before, before.branch_state), None
                 raise Conflict("This memory is deprecated already, by another memory or for another reason; fetch it.")
             if replacement is not None:
                 await _require_current_end(memory_id, replacement, read)
@@ -472,6 +479,8 @@ class MemoryService:
             raise InvalidArgument(
                 f"source_ids has {len(source_ids)} ids and the limit is {self._options.sources}; merge fewer at once."
             )
+        if not source_ids:
+            raise NothingToDo(_TOO_FEW_SOURCES)
         if not all(map(rules.is_document_id, source_ids)):
             raise NotFound(_UNKNOWN_SOURCE)
         return await self._store.versions(source_ids), 0
@@ -514,7 +523,7 @@ class MemoryService:
 
     async def _first_space(self) -> WorkingSpace | None:
         """What `_space_to_read` answers a new process."""
-        working, _ = await asyncio.gather(self._space_to_read(), self._load_models())
+        working, _ = await together(self._space_to_read(), self._load_models())
         return working
 
     async def _load_models(self) -> None:
@@ -556,6 +565,25 @@ class MemoryService:
         return self._last_space
 
 
+async def _require_room(draft: Draft) -> None:
+    """Raises TooLarge where one document cannot hold a memory, before any model is asked."""
+    size = rules.stored_bytes(draft)
+    # The words are counted only where they may matter: 300 at most, each of 4 bytes a character, and stored twice.
+    if size > ROOM_BYTES - MOST_TERMS * 2 * (4 * LONGEST + 9):
+        told = (draft.topic, *draft.artifact_refs)
+        size += words_bytes(await asyncio.to_thread(terms_about, draft.content, told))
+    if size > ROOM_BYTES:
+        raise TooLarge(
+            f"content (twice beside an image), the words in it, artifact_refs and derived_from are {size:,} bytes together and "
+            f"the limit is {ROOM_BYTES:,}; shorten them, or save the text and the image apart."
+        )
+
+
+def words_bytes(counts: Mapping[str, int]) -> int:
+    """What words take in a document: each once, with a mark, and again with its number where that is more than one."""
+    return sum(len(word.encode()) + 2 + (len(word.encode()) + 9 if often > 1 else 0) for word, often in counts.items())
+
+
 def _modality(draft: Draft) -> Modality:
     if draft.image is None:
         return Modality.TEXT
@@ -563,6 +591,7 @@ def _modality(draft: Draft) -> Modality:
 
 
 _UNKNOWN_SOURCE = "source_ids names a memory that is not open to this client; check each id."
+_TOO_FEW_SOURCES = "source_ids needs at least 2 ids; leave it out to merge the drafts of the topic."
 
 
 def _mergeable(profile: Profile, candidates: Sequence[Version | None]) -> list[Version]:
@@ -572,6 +601,8 @@ def _mergeable(profile: Profile, candidates: Sequence[Version | None]) -> list[V
         raise NotFound(_UNKNOWN_SOURCE)
     if any(source.memory.metadata.branch_state is BranchState.DEPRECATED for source in sources):
         raise Conflict("source_ids names a deprecated memory, and only what still counts is merged; leave it out.")
+    if len(sources) < 2:
+        raise NothingToDo(_TOO_FEW_SOURCES)
     return sources
 
 
@@ -600,6 +631,8 @@ async def _require_current_end(memory_id: str, replacement: Metadata, read: Read
         successor = current.superseded_by
         if successor == memory_id or successor in passed:
             raise Conflict("The memory in superseding_id was itself superseded by this one; name one that counts now.")
+        if len(passed) == LONGEST_CHAIN:
+            raise Conflict("The memory in superseding_id was superseded many times over; name the one that counts now.")
         passed.add(successor)
         current = await read(successor)
     if current is None or current.branch_state is BranchState.DEPRECATED:

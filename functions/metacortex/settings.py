@@ -117,7 +117,7 @@ def _admin_token(value: str) -> str:
 def _setting(name: str, parse: Parse[T], default: T, says: str, *, shown: str = "", secret: bool = False) -> T:
     """A field of Settings read from the environment variable `name`. `shown` is its default in words, for the docs."""
     metadata = {"name": name, "parse": parse, "help": says, "shown": shown, "secret": secret}
-    return dataclasses.field(default=default, metadata=metadata)
+    return dataclasses.field(default=default, metadata=metadata, repr=not secret)
 
 
 @dataclass(frozen=True, kw_only=True)

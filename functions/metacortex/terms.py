@@ -57,12 +57,17 @@ _EMPTY = frozenset(_EMPTY_WORDS.split())
 
 
 def memory_terms(text: str, metadata: Metadata) -> dict[str, int]:
-    """The terms of a memory and how often it holds each: of its topic, its day and its references, and then of its text.
+    """The terms of a memory and how often it holds each: of its topic, its day and its references, and then of its text."""
+    date = "" if metadata.date is None else day(metadata.date)
+    return terms_about(text, (metadata.topic, date, *metadata.artifact_refs))
+
+
+def terms_about(text: str, told: Sequence[str]) -> dict[str, int]:
+    """The terms of a text and of what is told about it, these first, and how often each stands in both.
 
     A long text does not drive out the former, nor do many references drive out the text: each has half of the 300 if it needs it.
     """
-    date = "" if metadata.date is None else day(metadata.date)
-    about = Counter(_terms("\n".join((metadata.topic, date, *metadata.artifact_refs)), stored=True))
+    about = Counter(_terms("\n".join(told), stored=True))
     counts = Counter(_terms(text, stored=True))
     first = list(about)[: max(MOST_TERMS // 2, MOST_TERMS - len(counts))]
     known = set(first)

@@ -143,7 +143,13 @@ class InMemoryMemories:
             if after is None or (newness, memory_id) > (-after.created_at, after.memory_id)
         ]
         return [
-            Entry(id=memory.id, summary=summary(memory.content), metadata=memory.metadata) for memory in behind[:limit]
+            Entry(
+                id=memory.id,
+                summary=summary(memory.content),
+                metadata=memory.metadata,
+                listed_at=memory.metadata.created_at,
+            )
+            for memory in behind[:limit]
         ]
 
     async def transact(

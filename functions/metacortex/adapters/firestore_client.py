@@ -1,6 +1,7 @@
 """The connection to Firestore: one client per process, its deadline, and its errors in the domain's terms."""
 
 import asyncio
+import logging
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
@@ -14,7 +15,7 @@ from google.cloud.firestore_v1.async_client import AsyncClient
 from google.cloud.firestore_v1.services.firestore import FirestoreAsyncClient
 from google.cloud.firestore_v1.services.firestore.transports.grpc_asyncio import FirestoreGrpcAsyncIOTransport
 
-from metacortex.errors import MetaCortexError, RateLimited, TimedOut, Unavailable
+from metacortex.errors import MetaCortexError, RateLimited, TimedOut, TooLarge, Unavailable
 
 DEADLINE_SECONDS = 15.0
 # The library's own policy goes on for minutes; a caller waits for seconds. Every call of the store is safe to repeat.
@@ -34,6 +35,9 @@ _TOO_SLOW = TimedOut("The store did not answer in time; the same call is safe to
 _BUSY = RateLimited("The store asks for fewer requests at the moment; repeat the same call in a minute.")
 _REFUSED = Unavailable("The store refuses this service; its owner must check the project, the database and the role.")
 _NO_INDEX = Unavailable("The store has no index for this query; its owner must deploy firestore.indexes.json.")
+_TOO_LARGE = "The store cannot keep so much about one memory; shorten its text, artifact_refs and derived_from."
+
+logger = logging.getLogger(__name__)
 
 # What each error of the client library means here; the closest class in its method resolution order decides.
 ERRORS: Mapping[type[BaseException], MetaCortexError] = {
@@ -93,12 +97,15 @@ async def answering() -> AsyncGenerator[None]:
 
 
 async def committed(batch: AsyncWriteBatch) -> bool:
-    """Commits all or nothing; False where a precondition no longer holds."""
+    """Commits all or nothing; False where a precondition no longer holds. Raises TooLarge where the store cannot keep it."""
     async with answering():
         try:
             await batch.commit(retry=RETRY)
         except (exceptions.AlreadyExists, exceptions.FailedPrecondition, exceptions.NotFound):
             return False
+        except exceptions.InvalidArgument as error:
+            logger.warning("The store refuses what is to be stored: %s", error.message)
+            raise TooLarge(_TOO_LARGE) from error
     return True
 
 

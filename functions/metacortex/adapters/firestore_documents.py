@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from google.cloud.firestore_v1.transforms import DELETE_FIELD
 from google.cloud.firestore_v1.vector import Vector
 
+from metacortex.errors import InvalidArgument
 from metacortex.fusion import Candidate
 from metacortex.memory import (
     BranchState,
@@ -23,7 +24,7 @@ from metacortex.memory import (
     Provenance,
     SupersessionReason,
 )
-from metacortex.rules import DEFAULT_TOPIC, parse_time, summary
+from metacortex.rules import DEFAULT_TOPIC, confidence, parse_time, summary
 from metacortex.spaces import FIRST_VECTOR_FIELD
 
 # Firestore takes 10 MiB in one commit, and vectors may need most of it.
@@ -34,6 +35,7 @@ SUMMARY = "summary"
 RETRIEVAL_TEXT = "retrieval_text"
 MEMORY_ID = "memory_id"
 PARTS = "parts"
+SHORTENED = "shortened"
 # The words a memory holds, as a map whose keys are found by equality; and how often, where that is more than once.
 TERMS, WORDS, COUNTS = "terms", "words", "counts"
 METADATA = "metadata"
@@ -68,18 +70,23 @@ def encode_terms(terms: Mapping[str, int]) -> dict[str, Any]:
 def encode_parts(new: NewMemory) -> dict[str, dict[str, Any]]:
     """The documents of a long memory's parts, by their ids. Each has what a hit shows of the memory.
 
-    Where a memory's references and sources, once in every part, would be too much for one commit, the parts do without.
+    Where a memory's references and sources, once in every part, would be too much for one commit, the parts do without, and
+    say so.
     """
     metadata = _encode_metadata(new.memory.metadata)
-    if len(json.dumps(metadata, ensure_ascii=False).encode()) * len(new.parts) > PARTS_METADATA_BYTES:
+    shortened = len(json.dumps(metadata, ensure_ascii=False).encode()) * len(new.parts) > PARTS_METADATA_BYTES
+    if shortened:
         metadata = _encode_metadata(_without_lists(new.memory.metadata))
     return {
-        part_id: {
-            MEMORY_ID: new.memory.id,
-            SUMMARY: part.summary,
-            new.embedding.vector_field: Vector(part.vector),
-            METADATA: metadata,
-        }
+        part_id: _present(
+            {
+                MEMORY_ID: new.memory.id,
+                SUMMARY: part.summary,
+                new.embedding.vector_field: Vector(part.vector),
+                METADATA: metadata,
+                SHORTENED: shortened or None,
+            }
+        )
         for part_id, part in zip(part_ids(new.memory.id, len(new.parts)), new.parts, strict=True)
     }
 
@@ -139,39 +146,63 @@ def _present(fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def decode_memory(memory_id: str, document: Mapping[str, Any]) -> Memory:
-    return Memory(id=memory_id, content=document.get(CONTENT) or "", metadata=decode_metadata(document))
+    return Memory(id=memory_id, content=decode_content(document), metadata=decode_metadata(document))
+
+
+def decode_content(document: Mapping[str, Any]) -> str:
+    return _text(document.get(CONTENT)) or ""
+
+
+def decode_retrieval_text(document: Mapping[str, Any]) -> str | None:
+    return _text(document.get(RETRIEVAL_TEXT))
+
+
+def decode_parts(document: Mapping[str, Any]) -> int:
+    """How many parts a memory has."""
+    parts = document.get(PARTS)
+    return parts if isinstance(parts, int) else 0
 
 
 def decode_entry(memory_id: str, document: Mapping[str, Any], content: str | None) -> Entry:
     """One line of a listing. `content` is read only for a document that has no summary of its own."""
-    shown = document.get(SUMMARY) or summary(content or "")
-    return Entry(id=memory_id, summary=shown, metadata=decode_metadata(document))
+    return Entry(
+        id=memory_id,
+        summary=decode_summary(document) or summary(content or ""),
+        metadata=decode_metadata(document),
+        listed_at=_fields(document.get(METADATA)).get("created_at"),
+    )
+
+
+def decode_summary(document: Mapping[str, Any]) -> str:
+    """Empty for a document that has none: those of MetaCortex 0.3, until they are upgraded."""
+    return _text(document.get(SUMMARY)) or ""
 
 
 def decode_candidate(memory_id: str, document: Mapping[str, Any], score: float, *, by_vector: bool) -> Candidate:
     """What a query of a search found. Documents that lack a summary have an empty one; parts do not know what words they hold."""
     return Candidate(
         id=memory_id,
-        summary=document.get(SUMMARY) or "",
+        summary=decode_summary(document),
         score=score,
         metadata=decode_metadata(document),
         held=None if MEMORY_ID in document else decode_held(document),
         by_vector=by_vector,
+        is_shortened=bool(document.get(SHORTENED)),
     )
 
 
 def decode_held(document: Mapping[str, Any]) -> dict[str, int]:
     """How often a memory holds each of the words that were read of it."""
-    stored: Mapping[str, Any] = document.get(TERMS) or {}
-    counts: Mapping[str, int] = stored.get(COUNTS) or {}
-    return {term: counts.get(term, 1) for term in stored.get(WORDS) or {}}
+    stored = _fields(document.get(TERMS))
+    counts = _fields(stored.get(COUNTS))
+    return {term: counts.get(term, 1) for term in _fields(stored.get(WORDS))}
 
 
 def decode_metadata(document: Mapping[str, Any]) -> Metadata:
-    stored: Mapping[str, Any] = document.get(METADATA) or {}
+    stored = _fields(document.get(METADATA))
     return Metadata(
         topic=_text(stored.get("module_name")) or DEFAULT_TOPIC,
-        branch_state=_enum(BranchState, stored.get("branch_state")) or BranchState.ACTIVE,
+        branch_state=_branch_state(stored.get("branch_state")),
         modality=_modality(stored.get("modality")),
         created_at=_time(stored.get("created_at")),
         updated_at=_time(stored.get("updated_at")),
@@ -186,16 +217,29 @@ def decode_metadata(document: Mapping[str, Any]) -> Metadata:
     )
 
 
-def _decode_provenance(stored: Mapping[str, Any] | None) -> Provenance | None:
-    origin = _enum(Origin, stored.get("origin")) if stored else None
-    if stored is None or origin is None:
+def _decode_provenance(value: object) -> Provenance | None:
+    stored = _fields(value)
+    origin = _enum(Origin, stored.get("origin"))
+    if origin is None:
         return None
     return Provenance(
         origin=origin,
         source_session=_text(stored.get("source_session")),
         derived_from=_texts(stored.get("derived_from")),
-        confidence=stored.get("confidence"),
+        confidence=_confidence(stored.get("confidence")),
     )
+
+
+def _branch_state(value: object) -> BranchState:
+    """The stored state. One that this version does not know says at least that the memory is not simply active."""
+    return BranchState.ACTIVE if value is None else _enum(BranchState, value) or BranchState.DEPRECATED
+
+
+def _confidence(value: object) -> float | None:
+    try:
+        return confidence(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+    except InvalidArgument:
+        return None
 
 
 def _modality(value: object) -> Modality:
@@ -213,6 +257,11 @@ def _time(value: object) -> int | None:
         return parse_time(value) if isinstance(value, int | float) else None
     except ValueError:
         return None
+
+
+def _fields(value: object) -> Mapping[str, Any]:
+    """A stored map; what is none has no fields."""
+    return value if isinstance(value, Mapping) else {}
 
 
 def _text(value: object) -> str | None:

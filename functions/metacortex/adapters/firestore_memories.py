@@ -1,8 +1,7 @@
 """Memories in Firestore: reading them, listing them, and every commit that writes any."""
 
-import asyncio
 import functools
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -10,6 +9,7 @@ from google.cloud.firestore_v1.async_batch import AsyncWriteBatch
 from google.cloud.firestore_v1.async_client import AsyncClient
 from google.cloud.firestore_v1.base_document import DocumentSnapshot
 from google.cloud.firestore_v1.base_query import BaseQuery, FieldFilter
+from google.cloud.firestore_v1.transforms import DELETE_FIELD
 
 from metacortex.adapters.firestore_client import RETRY, answering, committed
 from metacortex.adapters.firestore_documents import (
@@ -21,6 +21,9 @@ from metacortex.adapters.firestore_documents import (
     decode_entry,
     decode_memory,
     decode_metadata,
+    decode_parts,
+    decode_retrieval_text,
+    decode_summary,
     encode,
     encode_change,
     encode_parts,
@@ -36,6 +39,7 @@ from metacortex.memory import BranchState, Entry, Memory, Metadata, NewMemory
 from metacortex.ports import Change, Fingerprint, ListFilters, Position, ReadMetadata, SearchFilters, Version
 from metacortex.rules import EARLIEST_MS, LATEST_MS
 from metacortex.spaces import CollectionSpaces
+from metacortex.together import together
 
 CREATED_AT = "metadata.created_at"
 ID = "__name__"
@@ -49,10 +53,10 @@ _OUTRUN = "Other clients keep changing these memories at this moment; repeat the
 
 @dataclass(frozen=True)
 class Revision:
-    """What a change of a memory must know of it: when it was last written, and how many parts it has."""
+    """What a change of a memory must know of it: when it was last written, and the ids of its parts."""
 
     update_time: Any
-    parts: int
+    parts: Sequence[str]
 
 
 class FirestoreMemories(FirestoreSearch):
@@ -110,20 +114,25 @@ class FirestoreMemories(FirestoreSearch):
             query = query.start_after({CREATED_AT: after.created_at, ID: self._collection.document(after.memory_id)})
         async with answering():
             found = {snapshot.id: snapshot.to_dict() or {} async for snapshot in query.stream(retry=RETRY)}
-        contents = await self._contents(memory_id for memory_id, document in found.items() if not document.get(SUMMARY))
+        contents = await self._contents(
+            memory_id for memory_id, document in found.items() if not decode_summary(document)
+        )
         return [decode_entry(memory_id, document, contents.get(memory_id)) for memory_id, document in found.items()]
 
     async def transact(
         self, work: Callable[[ReadMetadata], Awaitable[tuple[R, Change | None]]], event: Callable[[R], Event]
     ) -> R:
-        for _ in range(TRANSACT_ATTEMPTS):
+        for attempt in range(TRANSACT_ATTEMPTS):
             seen: dict[str, DocumentSnapshot] = {}
             result, change = await work(functools.partial(self._read_metadata, seen))
             if change is None:
                 return result
             done = event(result)
             batch = self._client.batch()
-            self._stage_change(batch, replace(change, revision=_revision(seen.pop(change.memory_id))))
+            revision = _revision(seen.pop(change.memory_id))
+            # A part that is lost would fail every commit: after a first failure only those that are there are written.
+            parts = await self._existing(revision.parts) if attempt else revision.parts
+            self._stage_change(batch, replace(change, revision=replace(revision, parts=parts)))
             self._stage_unchanged(batch, seen.values())
             self._events.stage(batch, done)
             # A commit that the client library repeated meets its own success.
@@ -142,9 +151,10 @@ class FirestoreMemories(FirestoreSearch):
     def _stage_unchanged(self, batch: AsyncWriteBatch, snapshots: Iterable[DocumentSnapshot]) -> None:
         """Lets a commit fail if one of these has changed since: each is written as it is, which Firestore counts as no change."""
         for snapshot in snapshots:
-            if fields := snapshot.to_dict():
-                unchanged = self._client.write_option(last_update_time=snapshot.update_time)
-                batch.update(snapshot.reference, fields, option=unchanged)
+            # Where nothing was read there are no parts: taking them away is no change either.
+            fields = snapshot.to_dict() or {PARTS: DELETE_FIELD}
+            unchanged = self._client.write_option(last_update_time=snapshot.update_time)
+            batch.update(snapshot.reference, fields, option=unchanged)
 
     async def versions(self, memory_ids: Sequence[str]) -> list[Version | None]:
         documents = {memory_id: self._collection.document(memory_id) for memory_id in memory_ids}
@@ -158,10 +168,22 @@ class FirestoreMemories(FirestoreSearch):
         drafts = filtered(self._collection, wip).order_by(CREATED_AT)
         oldest = drafts.select(OF_A_VERSION).limit(limit)
         async with answering():
-            snapshots, counts = await asyncio.gather(oldest.get(retry=RETRY), drafts.count().get(retry=RETRY))
-        return [_version(snapshot) for snapshot in snapshots], int(counts[0][0].value)
+            counting: Coroutine[Any, Any, Any] = drafts.count().get(retry=RETRY)
+            snapshots, counts = await together(oldest.get(retry=RETRY), counting)
+        # They are not read at one moment: a draft may have left meanwhile.
+        return [_version(snapshot) for snapshot in snapshots], max(len(snapshots), int(counts[0][0].value))
 
     async def consolidate(self, new: NewMemory, sources: Sequence[Change], event: Event) -> bool:
+        if await self._merged(new, sources, event):
+            return True
+        # A part that is lost fails a commit, too; without it the sources may be as they were read.
+        known = [part_id for source in sources for part_id in source.revision.parts]
+        existing = set(await self._existing(known))
+        if len(existing) == len(known):
+            return False
+        return await self._merged(new, [_with_parts(source, existing) for source in sources], event)
+
+    async def _merged(self, new: NewMemory, sources: Sequence[Change], event: Event) -> bool:
         batch = self._client.batch()
         self._stage(batch, new)
         for source in sources:
@@ -179,8 +201,17 @@ class FirestoreMemories(FirestoreSearch):
         fields = encode_change(change.before, change.after)
         unchanged = self._client.write_option(last_update_time=change.revision.update_time)
         batch.update(self._collection.document(change.memory_id), fields, option=unchanged)
-        for part_id in part_ids(change.memory_id, change.revision.parts):
+        for part_id in change.revision.parts:
             batch.update(self._parts.document(part_id), fields)
+
+    async def _existing(self, part_ids: Sequence[str]) -> list[str]:
+        """Those of the parts that are stored."""
+        if not part_ids:
+            return []
+        documents = [self._parts.document(part_id) for part_id in part_ids]
+        async with answering():
+            snapshots = self._client.get_all(documents, [], retry=RETRY)
+            return [snapshot.id async for snapshot in snapshots if snapshot.exists]
 
     async def _read(self, *documents: object) -> dict[str, DocumentSnapshot]:
         """Several documents in one read, by path; each has a snapshot, whether it exists or not."""
@@ -195,10 +226,15 @@ def _version(snapshot: DocumentSnapshot) -> Version:
     document = snapshot.to_dict() or {}
     return Version(
         memory=decode_memory(snapshot.id, document),
-        retrieval_text=document.get(RETRIEVAL_TEXT),
+        retrieval_text=decode_retrieval_text(document),
         revision=_revision(snapshot),
     )
 
 
 def _revision(snapshot: DocumentSnapshot) -> Revision:
-    return Revision(snapshot.update_time, (snapshot.to_dict() or {}).get(PARTS, 0))
+    return Revision(snapshot.update_time, part_ids(snapshot.id, decode_parts(snapshot.to_dict() or {})))
+
+
+def _with_parts(change: Change, existing: Collection[str]) -> Change:
+    parts = [part_id for part_id in change.revision.parts if part_id in existing]
+    return replace(change, revision=replace(change.revision, parts=parts))

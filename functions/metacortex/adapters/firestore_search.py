@@ -1,6 +1,5 @@
 """The queries of a search in Firestore: the nearest vectors, how many memories hold a word, and which."""
 
-import asyncio
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -22,15 +21,18 @@ from metacortex.adapters.firestore_documents import (
     DISTANCE,
     MEMORY_ID,
     METADATA,
+    SHORTENED,
     SUMMARY,
     TERMS,
     WORDS,
     decode_candidate,
+    decode_content,
     decode_held,
 )
 from metacortex.fusion import Candidate
 from metacortex.ports import Question, SearchFilters
 from metacortex.rules import similarity, summary
+from metacortex.together import together
 
 STATE = "metadata.branch_state"
 TOPIC = "metadata.module_name"
@@ -48,7 +50,7 @@ class FirestoreSearch:
     async def count_terms(self, filters: SearchFilters, terms: Sequence[str]) -> dict[str, int]:
         queries = [_holding(self._collection, filters, term).count() for term in terms]
         async with answering():
-            counts = await asyncio.gather(*(query.get(retry=RETRY) for query in queries))
+            counts = await together(*(query.get(retry=RETRY) for query in queries))
         return {term: int(count[0][0].value) for term, count in zip(terms, counts, strict=True)}
 
     async def nearest(self, question: Question, limit: int) -> list[Candidate]:
@@ -61,7 +63,7 @@ class FirestoreSearch:
         return await self._summarised(found)
 
     async def nearest_parts(self, question: Question, limit: int) -> list[Candidate]:
-        query = filtered(self._parts, question.filters).select([MEMORY_ID, SUMMARY, METADATA, DISTANCE])
+        query = filtered(self._parts, question.filters).select([MEMORY_ID, SUMMARY, METADATA, SHORTENED, DISTANCE])
         documents = await _documents(_nearest(query, question, limit))
         return [
             decode_candidate(document[MEMORY_ID], document, _similarity(document), by_vector=True)
@@ -94,7 +96,7 @@ class FirestoreSearch:
     async def _contents(self, memory_ids: Iterable[str]) -> dict[str, str]:
         """The texts of documents that have no summary: those of MetaCortex 0.3, until they are upgraded."""
         documents = await self._fields_of(memory_ids, [CONTENT])
-        return {memory_id: document.get(CONTENT, "") for memory_id, document in documents.items()}
+        return {memory_id: decode_content(document) for memory_id, document in documents.items()}
 
     async def _fields_of(self, memory_ids: Iterable[str], fields: Sequence[str]) -> dict[str, Mapping[str, Any]]:
         """Some fields of each of these memories; nothing of one that does not exist."""

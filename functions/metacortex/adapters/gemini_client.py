@@ -7,7 +7,7 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -29,7 +29,13 @@ _DOWN = "The model service cannot be reached at the moment; the same call is saf
 _NO_MODEL = (
     "The model service has no such model for this installation; its owner must check the GEMINI_*_MODEL settings."
 )
+_NONSENSE = (
+    "The model service answered what cannot be read; try again, and have the owner look into the log if it stays so."
+)
 _REJECTED = "The model service does not accept this request; send less, or have the owner look into the log."
+
+# What the client library raises over an answer that is no JSON, or JSON of another shape; the text of some quotes it.
+UNREADABLE = (ValueError, TypeError, AttributeError, LookupError, RecursionError)
 
 logger = logging.getLogger(__name__)
 
@@ -38,7 +44,7 @@ logger = logging.getLogger(__name__)
 class Route:
     """How models are reached: with `api_key`, or without one on Vertex AI in `project` and `location`, by identity."""
 
-    api_key: str = ""
+    api_key: str = field(default="", repr=False)
     project: str | None = None
     location: str | None = None
 
@@ -102,6 +108,9 @@ async def answering(route: Route, seconds: float) -> AsyncGenerator["Client"]:
     except GoogleAuthError as error:
         logger.warning("The model service cannot be used: %s", type(error).__name__)
         raise ModelFailed(_refused(route)) from None
+    except UNREADABLE as error:
+        logger.warning("The model service answered what cannot be read: %s", type(error).__name__)
+        raise ModelFailed(_NONSENSE) from None
 
 
 def _meaning(error: "APIError", route: Route) -> MetaCortexError:

@@ -10,6 +10,7 @@ from metacortex.adapters.text_context import context, in_context
 from metacortex.errors import ModelFailed
 from metacortex.ports import Document
 from metacortex.spaces import Space
+from metacortex.together import together
 
 SECONDS = 12.0
 # What one request of the key route takes; Vertex AI takes one text a request.
@@ -97,7 +98,7 @@ class GeminiEmbedder:
                 return await self._embed(texts, task=chosen.document_task, title=chosen.title(batch[0]))
 
         batches = [documents[start : start + size] for start in range(0, len(documents), size)]
-        return [vector for vectors in await asyncio.gather(*map(embed, batches)) for vector in vectors]
+        return [vector for vectors in await together(*map(embed, batches)) for vector in vectors]
 
     async def embed_query(self, text: str, *, text_format: str) -> tuple[float, ...]:
         chosen = self._formats[text_format]

@@ -77,8 +77,8 @@ def _is_end(line: str, end: re.Match[str]) -> bool:
 
 
 def _key(unit: str) -> str:
-    """What two sentences share that say the same: the text without its case and its spacing."""
-    return " ".join(unit.split()).casefold()
+    """What two sentences share that say the same: the text. In code and names, case and the spacing inside it have a meaning."""
+    return unit.strip()
 
 
 def _has_words(unit: str) -> bool:

@@ -35,8 +35,6 @@ class ConsolidateArguments(Arguments):
     def sources(self) -> tuple[str, ...] | None:
         if self.source_ids is None:
             return None
-        if len(self.source_ids) < 2:
-            raise InvalidArgument("source_ids needs at least 2 ids; leave it out to merge the drafts of the topic.")
         if len(set(self.source_ids)) < len(self.source_ids):
             raise InvalidArgument("source_ids names a memory twice; send each id once.")
         return tuple(self.source_ids)
@@ -58,6 +56,7 @@ class ConsolidateResult(TypedDict):
     sources: NotRequired[list[payloads.EntryPayload]]
     source_count: int
     remaining_count: int
+    truncated: NotRequired[bool]
 
 
 Outcome = Consolidated | Preview
@@ -74,14 +73,7 @@ async def run(
 
 def payload(arguments: ConsolidateArguments, outcome: Outcome, profile: Profile) -> ConsolidateResult:
     if isinstance(outcome, Preview):
-        return {
-            "preview": True,
-            "merged_content": outcome.content,
-            "topic": rules.topic(arguments.topic),
-            "sources": [payloads.entry(_entry(source), profile) for source in outcome.sources],
-            "source_count": len(outcome.sources),
-            "remaining_count": outcome.remaining,
-        }
+        return _preview(arguments, outcome, profile)
     metadata = outcome.memory.metadata
     return {
         "item": {
@@ -94,6 +86,22 @@ def payload(arguments: ConsolidateArguments, outcome: Outcome, profile: Profile)
         "source_count": len(outcome.source_ids),
         "remaining_count": outcome.remaining,
     }
+
+
+def _preview(arguments: ConsolidateArguments, preview: Preview, profile: Profile) -> ConsolidateResult:
+    entries = [payloads.entry(_entry(source), profile) for source in preview.sources]
+    sources, shortened = payloads.all_within_budget(entries)
+    result: ConsolidateResult = {
+        "preview": True,
+        "merged_content": preview.content,
+        "topic": rules.topic(arguments.topic),
+        "sources": sources,
+        "source_count": len(sources),
+        "remaining_count": preview.remaining,
+    }
+    if shortened:
+        result["truncated"] = True
+    return result
 
 
 def _entry(memory: Memory) -> Entry:

@@ -101,8 +101,8 @@ async def run(
 
 
 def _position(entry: Entry) -> Position:
-    assert entry.metadata.created_at is not None, "only what has a time is listed"
-    return Position(created_at=entry.metadata.created_at, memory_id=entry.id)
+    assert entry.listed_at is not None, "only what has a time is listed"
+    return Position(created_at=entry.listed_at, memory_id=entry.id)
 
 
 def payload(_: ListArguments, answer: Answer, __: Profile) -> ListResult:

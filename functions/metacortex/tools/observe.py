@@ -17,6 +17,7 @@ from metacortex.tools.tool import AnyTool
 from metacortex.trail import Recorder
 
 LONGEST_TEXT = 200
+LONGEST_LIST = 100
 
 logger = logging.getLogger(__name__)
 
@@ -80,12 +81,14 @@ class Observer:
 
 
 def _known(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """What there is to tell. A refused call may hold texts of any length: the trail keeps their beginning."""
+    """What there is to tell. A refused call may hold texts and lists of any length: the trail keeps their beginning."""
     return {name: _cut(value) for name, value in fields.items() if value is not None}
 
 
 def _cut(value: Any) -> Any:
-    return value[:LONGEST_TEXT] if isinstance(value, str) else value
+    if isinstance(value, str):
+        return value[:LONGEST_TEXT]
+    return value[:LONGEST_LIST] if isinstance(value, list) else value
 
 
 def _failure(payload: Mapping[str, Any]) -> CallToolResult:

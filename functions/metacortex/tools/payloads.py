@@ -167,6 +167,13 @@ def within_budget(items: Sequence[P], around: Any) -> tuple[list[P], bool]:
     return kept, shortened
 
 
+def all_within_budget(items: Sequence[P]) -> tuple[list[P], bool]:
+    """All of the items, and whether they come without their long lists because they would pass the budget with them."""
+    if _size(items) <= ANSWER_CHARACTERS:
+        return list(items), False
+    return [_without_lists(item) for item in items], True
+
+
 def _size(payload: Any) -> int:
     """How much of a reader's attention it takes, in characters of English: models spend about as many tokens on a
     character as it has bytes, and four bytes of English are one token."""

@@ -81,7 +81,8 @@ async def run(
     found = await service.search(profile, arguments.to_request())
     around = payload(arguments, Answer(found, [], truncated=True), profile)
     matches, shortened = payloads.within_budget([payloads.match(match, profile) for match in found.matches], around)
-    return Answer(found, matches, truncated=found.truncated or shortened or len(matches) < len(found.matches))
+    incomplete = shortened or len(matches) < len(found.matches) or any(match.is_shortened for match in found.matches)
+    return Answer(found, matches, truncated=found.truncated or incomplete)
 
 
 def payload(arguments: SearchArguments, answer: Answer, _: Profile) -> SearchResult:

@@ -211,6 +211,60 @@ async def test_a_stored_value_that_cannot_be_shown_spoils_no_answer(
     assert (await service.fetch("old-1"))["metadata"] == match["metadata"]
 
 
+SPOILT_PROVENANCE: list[Any] = [
+    *({"origin": "user_asserted", "confidence": value} for value in (float("nan"), 1.5, True, "high", [1])),
+    {"origin": "user_asserted", "source_session": 7, "derived_from": {"a": 1}},
+]
+
+
+@pytest.mark.parametrize("spoilt", SPOILT_PROVENANCE)
+async def test_what_a_stored_provenance_cannot_mean_is_left_out(
+    service: Service, firestore: AsyncClient, spoilt: Any
+) -> None:
+    await service.save("new at 0")
+    document = {**LEGACY, "metadata": {**LEGACY["metadata"], "provenance": spoilt}}
+    await firestore.collection("memory_vectors").document("old-1").set(document)
+    match, _ = await service.search("at 90")
+    assert match["metadata"]["provenance"] == {"origin": "user_asserted"}
+    _, listed = (await service.call("list_context", "default"))["items"]
+    assert listed["metadata"] == (await service.fetch("old-1"))["metadata"] == match["metadata"]
+
+
+@pytest.mark.parametrize("spoilt", [7, "text", [1], True])
+async def test_a_stored_field_of_another_kind_counts_as_none(
+    service: Service, firestore: AsyncClient, spoilt: Any
+) -> None:
+    kept = (await service.save("new at 0"))["id"]
+    memories = firestore.collection("memory_vectors")
+    nothing = {"content": spoilt, "summary": 7, "retrieval_text": 7, "terms": spoilt, "parts": "x"}
+    provenance = {**LEGACY["metadata"], "provenance": spoilt}
+    await memories.document("old-1").set({**LEGACY, **nothing, "content": 7, "metadata": provenance})
+    await memories.document("old-2").set({**LEGACY, **nothing, "metadata": spoilt})
+    matches = await service.search("at 90")
+    assert [(match["id"], match["summary"]) for match in matches] == [("old-1", ""), (kept, "new at 0")]
+    listed = (await service.call("list_context", "default"))["items"]
+    assert [item["id"] for item in listed] == [kept, "old-1"]
+    assert "provenance" not in listed[1]["metadata"]
+    item = await service.fetch("old-2")
+    assert item["content"] == (spoilt if isinstance(spoilt, str) else "")
+    assert item["metadata"] == {"topic": "general", "branch_state": "active", "modality": "text"}
+    for name in ("old-1", "old-2"):
+        answer = await service.call("deprecate_context", "default", id=name)
+        assert answer["item"]["branch_state"] == "deprecated"
+
+
+@pytest.mark.parametrize("unknown", ["archived", 7, ["active"]])
+async def test_a_memory_in_a_state_that_this_version_does_not_know_is_not_active(
+    service: Service, firestore: AsyncClient, unknown: Any
+) -> None:
+    document = {**LEGACY, "metadata": {**LEGACY["metadata"], "branch_state": unknown}}
+    await firestore.collection("memory_vectors").document("old-1").set(document)
+    with pytest.raises(ToolError) as refused:
+        await service.fetch("old-1", "agent")
+    assert refused.value.status == 404
+    assert (await service.fetch("old-1", "default"))["metadata"]["branch_state"] == "deprecated"
+
+
 async def test_a_collection_that_names_no_space_is_neither_searched_nor_written(
     service: Service, firestore: AsyncClient
 ) -> None:

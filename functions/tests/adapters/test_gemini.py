@@ -15,6 +15,7 @@ from images import PNG, PNG_BASE64
 from metacortex.adapters import gemini_embedder, gemini_images
 from metacortex.adapters.gemini_embedder import GeminiEmbedder
 from metacortex.bootstrap import Models, models
+from metacortex.errors import ModelFailed
 from metacortex.ports import Document
 from metacortex.settings import load
 from ops.model_checks import picture
@@ -60,6 +61,13 @@ async def test_the_key_route_speaks_to_the_gemini_api_with_its_key(service_on: S
     [(path, _)] = api.asked
     assert path == "/v1/models/gemini-embedding-2:batchEmbedContents"
     assert api.headers[0]["x-goog-api-key"] == KEY
+
+
+async def test_a_route_does_not_show_its_key(service_on: ServiceOn) -> None:
+    embedder = service_on("gemini").models.embedder
+    assert isinstance(embedder, GeminiEmbedder)
+    assert embedder.route.api_key == KEY
+    assert KEY not in f"{embedder.route}"
 
 
 async def test_the_vertex_route_speaks_to_vertex_whatever_keys_stand_in_the_environment(
@@ -308,6 +316,50 @@ async def test_a_service_that_is_not_there_is_unavailable(
     with pytest.raises(ToolError) as error:
         await service_on("gemini").save("Fact")
     assert (error.value.status, error.value.code) == (503, "unavailable")
+
+
+UNREADABLE: dict[str, Response] = {
+    "no JSON": Response("<html>my secret fact</html>", media_type="text/html"),
+    "no text": Response(b"\xff\xfe\x00"),
+    "a number": JSONResponse(5),
+    "too deep": Response("[" * 100_000, media_type="application/json"),
+    "another shape": JSONResponse({"candidates": 5, "embedding": 5, "embeddings": 5}),
+    "other values": JSONResponse(
+        {
+            "candidates": [{"content": {"parts": [{"text": ["my secret fact"]}]}, "finishReason": "STOP"}],
+            "embedding": {"values": "my secret fact"},
+            "embeddings": [{"values": "my secret fact"}],
+        }
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", UNREADABLE)
+@pytest.mark.parametrize("image", [{}, {"image_base64": PNG_BASE64, "image_mime_type": "image/png"}])
+async def test_an_answer_that_cannot_be_read_is_a_failure_of_the_model_and_its_text_goes_nowhere(
+    service: Service, api: GeminiApi, kind: str, image: dict[str, str], caplog: pytest.LogCaptureFixture
+) -> None:
+    api.next = [UNREADABLE[kind]]
+    with pytest.raises(ToolError) as error:
+        await service.save("Fact", **image)
+    assert (error.value.status, error.value.code) == (502, "model_failed")
+    assert "cannot be read" in error.value.message
+    assert "cannot be read" in caplog.text
+    assert "secret" not in error.value.message + caplog.text
+    assert (await service.call("save_context", content="Fact", **image))["write_status"] == "created"
+
+
+async def test_once_a_part_of_a_long_memory_is_refused_the_model_is_asked_no_more(
+    service_on: ServiceOn, api: GeminiApi
+) -> None:
+    service = service_on("vertex")
+    api.next = [failure(400)] * 25
+    with pytest.raises(ToolError):
+        await service.save("A sentence. " * 5_000)
+    for _ in range(5):
+        with pytest.raises(ModelFailed):
+            await service.models.embedder.embed_query("Another text", text_format="plain")
+    assert len(api.asked) <= gemini_embedder.REQUESTS_AT_ONCE + 5
 
 
 BAD_VECTORS: dict[str, Any] = {

@@ -6,12 +6,16 @@ from typing import Any
 import pytest
 from google.cloud.firestore_v1.async_client import AsyncClient
 
-from builders import NOON, FakeClock, Service, environment, plane_models
+from builders import NOON, FakeClock, Service, ToolError, environment, plane_models
 from channel import Channel, name_of
-from fakes import InMemoryMemories, PlaneEmbedder
+from fakes import InMemoryMemories, PlaneEmbedder, SeeingImages
+from images import PNG_BASE64
+from metacortex import rules
 from metacortex.adapters.firestore_spaces import FirestoreSpaces
 from metacortex.bootstrap import Stores
+from metacortex.service import ROOM_BYTES, words_bytes
 from metacortex.spaces import CollectionSpaces, Space
+from metacortex.terms import terms_about
 
 PLANE = CollectionSpaces.only(Space("plane", 2, "plain"))
 
@@ -104,7 +108,7 @@ class FinestEmbedder(PlaneEmbedder):
         self.part_characters = 1_000
 
     async def embed_query(self, text: str, *, text_format: str) -> tuple[float, ...]:
-        return tuple(1 / 768**0.5 for _ in range(768))
+        return tuple(1 / self.space.dimensions**0.5 for _ in range(self.space.dimensions))
 
 
 @pytest.mark.slow
@@ -119,7 +123,60 @@ async def test_the_longest_memory_with_all_its_parts_is_less_than_firestore_take
     # The emulator takes 4 MiB and production 10, which leaves room for vectors of 2,048 numbers.
     assert max(len(type(commit).serialize(commit)) for commit in commits) < 4 * 1_024 * 1_024
     parts = [snapshot.to_dict() or {} async for snapshot in firestore.collection("memory_vectors_parts").stream()]
-    assert 150 <= len(parts) <= 400
+    assert 150 <= len(parts) <= rules.MOST_PARTS
     assert {part["memory_id"] for part in parts} == {item["id"]}
     assert all("artifact_refs" not in part["metadata"] for part in parts)
     assert len((await service.fetch(item["id"]))["metadata"]["artifact_refs"]) == 50
+
+
+async def test_a_match_that_only_a_part_without_lists_was_found_for_says_that_something_is_left_out(
+    firestore_stores: Stores,
+) -> None:
+    embedder = PlaneEmbedder()
+    embedder.part_characters = 1_000
+    settings = environment(RETRIEVAL_MODE="vector", RETRIEVAL_CANDIDATES="1")
+    service = Service(settings=settings, stores=firestore_stores, models=plane_models(embedder=embedder))
+    refs = ["r" * 300] * 50
+    item = await service.save(" at 90" * 7_000 + " at 0" * 7_000, artifact_refs=refs)
+    whole = await service.call("search_context", query="at 0", limit=1)
+    assert [match["metadata"]["artifact_refs"] for match in whole["matches"]] == [refs]
+    assert "truncated" not in whole
+    for degrees in (0, 10):
+        await service.save(f"Nearer than the whole, at {degrees}")
+    part = await service.call("search_context", query="at 0", limit=2)
+    assert part["truncated"] is True
+    [match] = [match for match in part["matches"] if match["id"] == item["id"]]
+    assert "artifact_refs" not in match["metadata"]
+
+
+@pytest.mark.slow
+async def test_the_largest_memory_with_an_image_is_one_that_firestore_takes(firestore_stores: Stores) -> None:
+    embedder = FinestEmbedder()
+    embedder.space, embedder.part_characters = Space("finest", 2_048, "plain"), 1_000_000
+    service = Service(
+        stores=firestore_stores, models=plane_models(embedder=embedder, describer=SeeingImages("🦉" * 4_000))
+    )
+    words = " ".join(f"я{number:03}{'ы' * 60}" for number in range(300)) * 2
+    taken = 2 * len(words.encode()) + words_bytes(terms_about(words, ("general",))) + 50 * 1_000 + 100 * 1_500
+    content = words + "🦉" * ((ROOM_BYTES - taken) // 8)
+    texts: dict[str, Any] = {
+        "content": content,
+        "artifact_refs": ["🦉" * 250] * 50,
+        "derived_from": ["d" * 1_500] * 100,
+    }
+    image = {"image_base64": PNG_BASE64, "image_mime_type": "image/png"}
+    with pytest.raises(ToolError) as error:
+        await service.call("save_context", **(texts | {"content": f"{content}🦉"}), **image)
+    assert error.value.status == 413
+    assert (await service.call("save_context", **texts, **image))["write_status"] == "created"
+
+
+async def test_what_firestore_finds_too_large_is_told_as_that(firestore_stores: Stores, firestore: AsyncClient) -> None:
+    service = Service(stores=firestore_stores)
+    new = (await service.save("New at 1"))["id"]
+    document = {"content": "x" * 1_048_450, "metadata": {"branch_state": "active"}}
+    await firestore.collection("memory_vectors").document("huge").set(document)
+    with pytest.raises(ToolError) as error:
+        await service.call("deprecate_context", "default", id="huge", superseding_id=new)
+    assert (error.value.status, error.value.code) == (413, "too_large")
+    assert (await service.fetch("huge"))["metadata"]["branch_state"] == "active"

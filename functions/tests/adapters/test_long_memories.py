@@ -124,6 +124,40 @@ async def test_what_is_beside_the_metadata_of_a_part_survives_a_change(
         assert (part["note"], part["metadata"]["custom"], list(part["embedding_2"])) == ("kept", 7, [0.5])
 
 
+@pytest.mark.parametrize("lost", [[0], [1, 2], [0, 1, 2]])
+async def test_a_memory_that_has_lost_parts_is_retired_with_those_it_has(
+    service: Service, firestore: AsyncClient, lost: list[int]
+) -> None:
+    item = await service.save(LONG)
+    await lose(firestore, lost)
+    answer = await service.call("deprecate_context", "default", id=item["id"])
+    assert answer["previous_state"] == "active"
+    assert (await service.fetch(item["id"], "default"))["metadata"]["branch_state"] == "deprecated"
+    stored = await parts(firestore)
+    assert len(stored) == 3 - len(lost)
+    assert all(part["metadata"]["branch_state"] == "deprecated" for part in stored)
+
+
+@pytest.mark.parametrize("lost", [[0], [1, 2], [0, 1, 2]])
+async def test_a_memory_that_has_lost_parts_is_merged_with_those_it_has(
+    service: Service, firestore: AsyncClient, lost: list[int]
+) -> None:
+    ids = [(await service.save(text, draft=True))["id"] for text in (LONG, "Short at 0")]
+    await lose(firestore, lost)
+    answer = await service.call("consolidate_context", "default", source_ids=ids)
+    assert answer["deprecated_ids"] == ids
+    stored = [part for part in await parts(firestore) if part["memory_id"] == ids[0]]
+    assert len(stored) == 3 - len(lost)
+    assert all(part["metadata"]["branch_state"] == "deprecated" for part in stored)
+
+
+async def lose(firestore: AsyncClient, places: list[int]) -> None:
+    """Deletes some of the parts behind the service's back."""
+    names = sorted(await documents(firestore, "memory_vectors_parts"))
+    for place in places:
+        await firestore.collection("memory_vectors_parts").document(names[place]).delete()
+
+
 async def test_a_long_memory_without_parts_is_found_and_deprecated_as_it_is(
     service: Service, firestore: AsyncClient, firestore_stores: Stores
 ) -> None:

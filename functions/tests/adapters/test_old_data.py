@@ -1,5 +1,6 @@
 """The service over what MetaCortex 0.3 stored, as it stands: read, listed, found and deprecated without an upgrade."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -7,7 +8,9 @@ from google.cloud.firestore_v1.async_client import AsyncClient
 
 from builders import NOON, Service, ToolError
 from metacortex.bootstrap import Stores
-from old_data import MEMORIES, MINUTE, THEN, old_memory, store, stored
+from metacortex.events import Event, EventKind
+from metacortex.ports import Change, ReadMetadata
+from old_data import MEMORIES, MINUTE, THEN, old_memory, store, stored, vector_at
 
 SHOWN_THEN = "2023-11-14T22:13:20.000Z"
 NAMED = {"memory_vectors_meta": {"space": {"current": "plane@2/plain", "spaces": {"plane@2/plain": "embedding"}}}}
@@ -17,6 +20,10 @@ NAMED = {"memory_vectors_meta": {"space": {"current": "plane@2/plain", "spaces":
 async def service(firestore_stores: Stores, firestore: AsyncClient) -> Service:
     await store(firestore)
     return Service(stores=firestore_stores)
+
+
+def an_event(_: None) -> Event:
+    return Event(id="e", kind=EventKind.MEMORY, timestamp=NOON, fields={})
 
 
 async def document(firestore: AsyncClient, name: str) -> dict[str, Any]:
@@ -80,6 +87,20 @@ async def test_a_listing_filters_and_pages_over_old_memories(service: Service) -
     assert (await service.call("list_context", "default", filter_origin="legacy_import"))["items"] == []
     drafts = await service.call("list_context", "default", filter_state="wip")
     assert [item["id"] for item in drafts["items"]] == ["draft"]
+
+
+async def test_a_listing_goes_through_memories_of_less_than_a_millisecond_apart(
+    service: Service, firestore: AsyncClient
+) -> None:
+    fractions = {f"f{number}": old_memory("Owls", created_at=NOON + number / 8) for number in range(5)}
+    await store(firestore, {"memory_vectors": fractions})
+    seen: list[str] = []
+    cursor = None
+    for _ in range(5):
+        page = await service.call("list_context", "default", created_after=NOON, limit=1, cursor=cursor)
+        seen += [item["id"] for item in page["items"]]
+        cursor = page["next_cursor"]
+    assert (seen, cursor) == (["f4", "f3", "f2", "f1", "f0"], None)
 
 
 async def test_nothing_is_searched_saved_or_merged_until_the_space_is_named(
@@ -204,6 +225,30 @@ async def test_a_chain_that_was_made_then_is_followed(service: Service) -> None:
         await service.call("deprecate_context", "default", id="text", superseding_id="replaced")
     assert circle.value.status == 409
     await service.call("deprecate_context", "default", id="long", superseding_id="replaced")
+
+
+async def test_a_memory_of_which_nothing_but_its_text_is_known_closes_no_circle(
+    service: Service, firestore: AsyncClient, firestore_stores: Stores
+) -> None:
+    bare = {"content": "Owls at 70", "embedding": vector_at(70)}
+    await store(firestore, {"memory_vectors": {"a": bare, "b": bare}})
+    read = await document(firestore, "b")
+    outcomes: list[bool] = []
+
+    async def retire_a(read: ReadMetadata) -> tuple[None, Change | None]:
+        before, replacement = await read("a"), await read("b")
+        assert before is not None
+        assert replacement is not None
+        outcomes.append(replacement.superseded_by == "a")
+        if outcomes == [False]:
+            await service.call("deprecate_context", "default", id="b", superseding_id="a")
+        if replacement.superseded_by == "a":
+            return None, None
+        return None, Change(memory_id="a", before=before, after=replace(before, superseded_by="b"))
+
+    await firestore_stores.memories.transact(retire_a, an_event)
+    assert outcomes == [False, True]
+    assert await document(firestore, "a") == read
 
 
 async def test_old_drafts_are_merged_once_the_space_is_named(service: Service, firestore: AsyncClient) -> None:

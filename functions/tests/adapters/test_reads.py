@@ -99,7 +99,7 @@ async def test_no_search_reads_texts_and_only_that_by_words_reads_vectors(channe
     [memories], [parts] = by_vector(channel, "memory_vectors"), by_vector(channel, "memory_vectors_parts")
     words = {f"terms.{kind}.{word}" for kind in ("words", "counts") for word in ("pelican", "`0`")}
     assert fields(memories) == {"summary", "metadata", "distance"} | words
-    assert fields(parts) == {"memory_id", "summary", "metadata", "distance"}
+    assert fields(parts) == {"memory_id", "summary", "metadata", "shortened", "distance"}
     assert by_words(channel)
     for query in by_words(channel):
         assert fields(query) == {"summary", "metadata", "embedding"} | words

@@ -203,6 +203,7 @@ def _entry(memory: Remembered, rights: Rights) -> Answer:
 
 
 SIMILAR, NEAR_DUPLICATE = 3, 0.99
+LONGEST_CHAIN = 20
 
 
 class Oracle:
@@ -389,16 +390,15 @@ class Oracle:
         refuse(403, where="deprecated" not in rights.writes)
         refuse(400, where=memory_id == by)
         replacement = None if by is None else self._open(rights, by)
-        memory = self._open(rights, memory_id)
-        before = memory.state
-        if before == "deprecated":
-            # What was saved as deprecated has no reason, which counts as changed. An initiator that is left out contradicts none.
-            same = (by, reason) == (memory.superseded_by, memory.reason or "changed")
-            same = same and initiator in {None, memory.initiator}
-            refuse(409, where=not same)
-        else:
+        memory = self.memories.get(memory_id)
+        before = "deprecated"
+        if memory is None or not _is_repeated(memory, by, reason, initiator):
+            memory = self._open(rights, memory_id)
+            before = memory.state
+            refuse(409, where=before == "deprecated")
             chain = [] if replacement is None else self.chain(replacement)
             refuse(409, where=memory in chain or any(end.state == "deprecated" for end in chain[-1:]))
+            refuse(409, where=len(chain) > 1 + LONGEST_CHAIN)
             memory.retire(now, by, reason, initiator)
         item = {
             "id": memory_id,
@@ -420,7 +420,7 @@ class Oracle:
     def _consolidate(self, rights: Rights, given: Answer, now: int, seen: Answer) -> Answer:
         topic = given.get("topic", "").strip() or "general"
         ids, is_preview = given.get("source_ids"), given.get("preview", False)
-        refuse(400, where=ids is not None and not 2 <= len(ids) == len(set(ids)))
+        refuse(400, where=ids is not None and len(ids) != len(set(ids)))
         refuse(403, where=not is_preview and not {"active", "deprecated"} <= set(rights.writes))
         if ids is None:
             sources, remaining = self._drafts(rights, topic)
@@ -431,6 +431,7 @@ class Oracle:
                 return _merge_answer(earlier, ids, 0)
             sources, remaining = [self._open(rights, memory_id) for memory_id in ids], 0
         refuse(409, where=any(source.state == "deprecated" for source in sources))
+        refuse(422, where=len(sources) < 2)
         refuse(409, where=len({(source.valid_from, source.valid_until) for source in sources}) > 1)
         content = merged_text(source.content for source in sources)
         refuse(413, where=len(content.encode()) > CONTENT_BYTES)
@@ -473,6 +474,12 @@ class Oracle:
         merged = self.memories.get(successors.pop() or "") if len(successors) == 1 else None
         is_replay = merged is not None and set(merged.derived_from) == set(ids) and merged.state in rights.reads
         return merged if is_replay else None
+
+
+def _is_repeated(memory: Remembered, by: str | None, reason: str, initiator: str | None) -> bool:
+    # What was saved as deprecated has no reason, which counts as changed. An initiator that is left out contradicts none.
+    same = (by, reason) == (memory.superseded_by, memory.reason or "changed")
+    return memory.state == "deprecated" and same and initiator in {None, memory.initiator}
 
 
 def _merge_answer(merged: Remembered, source_ids: Sequence[str], remaining: int) -> Answer:

@@ -204,8 +204,6 @@ async def test_an_unknown_source_is_not_found(service: Service, merger: Listenin
 @pytest.mark.parametrize(
     ("source_ids", "message"),
     [
-        ([], "source_ids needs at least 2 ids"),
-        (["a"], "source_ids needs at least 2 ids"),
         (["a", "a"], "source_ids names a memory twice"),
         ([str(number) for number in range(21)], "source_ids has 21 ids and the limit is 20"),
         (["a", 5], "source_ids[1]: "),
@@ -216,6 +214,19 @@ async def test_a_wrong_list_of_sources_is_refused(service: Service, source_ids: 
     error = await refusal(service, source_ids=source_ids)
     assert error.status == 400
     assert error.message.startswith(message)
+
+
+@pytest.mark.parametrize("preview", [None, True])
+async def test_fewer_than_two_sources_are_nothing_to_merge_once_they_are_known_and_count(
+    service: Service, merger: ListeningMerger, *, preview: bool | None
+) -> None:
+    [known, retired] = await drafts(service, 2)
+    await service.call("deprecate_context", "default", id=retired)
+    for source_ids, status in (([], 422), (["nothing"], 404), ([retired], 409), ([known], 422)):
+        error = await refusal(service, source_ids=source_ids, preview=preview)
+        assert error.status == status
+    assert error.message == "source_ids needs at least 2 ids; leave it out to merge the drafts of the topic."
+    assert merger.asked == []
 
 
 async def test_a_wrong_topic_or_preview_is_refused(service: Service) -> None:
@@ -302,6 +313,25 @@ async def test_a_preview_shows_everything_and_writes_nothing(service: Service) -
     assert [source["id"] for source in answer["sources"]] == ids
     assert [list(source) for source in answer["sources"]] == [["id", "summary", "metadata"]] * 2
     assert (await consolidate(service, preview=False))["deprecated_ids"] == ids
+
+
+async def test_a_preview_that_would_be_too_long_shows_every_source_without_its_lists_and_says_so(
+    service: Service,
+) -> None:
+    refs = [f"https://example.org/{number}/{'r' * 900}" for number in range(45)]
+    ids = await drafts(service, 2, artifact_refs=refs, derived_from=["d" * 300])
+    answer = await consolidate(service, preview=True)
+    assert answer["truncated"] is True
+    assert [source["id"] for source in answer["sources"]] == ids
+    for source in answer["sources"]:
+        assert "artifact_refs" not in source["metadata"]
+        assert source["metadata"]["provenance"] == {"origin": "agent_inferred"}
+    few = await drafts(service, 2, topic="Few", artifact_refs=refs[:2])
+    answer = await consolidate(service, topic="Few", preview=True)
+    assert "truncated" not in answer
+    assert [(source["id"], source["metadata"]["artifact_refs"]) for source in answer["sources"]] == [
+        (memory_id, refs[:2]) for memory_id in few
+    ]
 
 
 async def test_both_forms_of_answer_fit_the_schema_and_share_what_it_requires(service: Service) -> None:

@@ -213,6 +213,17 @@ async def test_a_chain_that_leads_back_is_refused_however_long(service: Service)
     assert message == "The memory in superseding_id was itself superseded by this one; name one that counts now."
 
 
+async def test_a_chain_of_twenty_is_followed_and_a_longer_one_refused(service: Service, old: str) -> None:
+    ids = [(await service.save(f"Fact at {number}"))["id"] for number in range(22)]
+    for earlier, later in pairwise(ids):
+        await deprecate(service, earlier, superseding_id=later)
+    assert await refusal(service, old, superseding_id=ids[0]) == (
+        409,
+        "The memory in superseding_id was superseded many times over; name the one that counts now.",
+    )
+    assert (await deprecate(service, old, superseding_id=ids[1]))["previous_state"] == "active"
+
+
 async def test_old_data_that_already_runs_in_a_circle_ends_in_a_refusal(service: Service, old: str, new: str) -> None:
     third = (await service.save("A third at 30"))["id"]
     assert isinstance(service.stores.memories, InMemoryMemories)
@@ -282,5 +293,15 @@ async def test_what_a_client_may_not_read_does_not_exist_for_it() -> None:
         service, seen, "agent", superseding_id="nothing"
     )
     assert (await deprecate(service, seen, "agent"))["previous_state"] == "active"
-    # It is gone for this client now: a repeated call finds nothing.
-    assert await refusal(service, seen, "agent") == unknown
+    with pytest.raises(ToolError):
+        await service.fetch(seen)
+    # Any other deprecation of what it cannot read any more is one of an unknown memory.
+    assert await refusal(service, seen, "agent", supersession_reason="corrected") == unknown
+
+
+async def test_repeating_is_safe_for_a_client_that_cannot_read_what_it_has_retired() -> None:
+    service = granted(allowedWriteStates=["active", "wip", "deprecated"])
+    old, new = [(await service.save(f"Fact at {degrees}"))["id"] for degrees in (1, 2)]
+    first = await deprecate(service, old, "agent", superseding_id=new)
+    again = await deprecate(service, old, "agent", superseding_id=new)
+    assert again == first | {"previous_state": "deprecated"}

@@ -265,6 +265,14 @@ async def test_a_failed_save_is_told_once_and_as_a_failure(failure: Exception, e
     assert timed(event) == a_call("save_context", "error", request=TOLD_OF_IT, error=error)
 
 
+async def test_of_a_list_of_any_length_the_trail_keeps_the_beginning(service: Service) -> None:
+    ids = [f"memory-{number}" for number in range(50_000)]
+    with pytest.raises(ToolError):
+        await service.call("consolidate_context", "default", source_ids=ids)
+    [event] = told(service)
+    assert event["request"]["source_ids"] == ids[:100]
+
+
 @pytest.mark.parametrize("tool", ["nothing", "save_context"])
 async def test_a_tool_that_does_not_exist_for_a_client_is_told_by_its_name_alone(service: Service, tool: str) -> None:
     with pytest.raises(ProtocolError) as answered:

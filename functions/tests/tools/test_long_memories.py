@@ -93,7 +93,7 @@ async def test_a_short_memory_has_no_parts_and_its_own_summary(local: Service) -
     assert match["summary"] == FACT
 
 
-@pytest.mark.parametrize(("length", "number"), [(1_000, 0), (1_001, 2), (400_000, 229)])
+@pytest.mark.parametrize(("length", "number"), [(1_000, 0), (1_001, 2), (400_000, 172)])
 async def test_a_text_of_more_than_a_page_has_parts(local: Service, length: int, number: int) -> None:
     item = await local.save("x" * length)
     assert len(kept(local, item).parts) == number

@@ -10,7 +10,7 @@ import pytest
 
 from builders import NOON, Service, ToolError, plane_models
 from fakes import FailingEmbedder, InMemoryEvents, InMemoryMemories, SeeingImages, with_state
-from images import PNG_BASE64, WHOLE
+from images import AVIF, PNG_BASE64, WHOLE
 from metacortex import rules
 from metacortex.bootstrap import Stores
 from metacortex.errors import MetaCortexError, ModelFailed, RateLimited, TimedOut, Unavailable
@@ -166,6 +166,9 @@ async def test_unknown_arguments_are_ignored_and_null_means_omitted(service: Ser
         "2026-03-01T00:00",
         "2026-03-01T00:00:00Z",
         "2026-03-01T02:00:00+02:00",
+        "2026-03-01 00:00",
+        "20260301T0000",
+        "2026-W09-7",
         1772323200000,
         1772323200000.0,
     ],
@@ -175,7 +178,22 @@ async def test_every_form_of_an_instant_is_the_same_instant(service: Service, mo
 
 
 @pytest.mark.parametrize(
-    "moment", ["tomorrow", "2026-02-30", 1e300, -1e300, 10**400, True, "20260301", "1772323200000", "", []]
+    "moment",
+    [
+        "tomorrow",
+        "2026-02-30",
+        "2026-03-01x09:30",
+        "2026-03-01-09",
+        "2026-03-01T",
+        1e300,
+        -1e300,
+        10**400,
+        True,
+        "20260301",
+        "1772323200000",
+        "",
+        [],
+    ],
 )
 async def test_what_is_no_instant_is_refused_with_the_accepted_forms(service: Service, moment: Any) -> None:
     error = await refused(service, content="Fact", valid_from=moment)
@@ -399,6 +417,8 @@ async def test_unambiguous_spellings_of_an_image_are_accepted(
         ("!!!!", "image/png", "not complete base64"),
         ("", "image/png", "does not hold a whole"),
         ("", "", "must be one of"),
+        (base64.b64encode(AVIF).decode(), "image/heic", "does not hold a whole image/heic"),
+        (base64.b64encode(AVIF).decode(), "image/heif", "does not hold a whole image/heif"),
         (PNG_BASE64, "image/svg+xml", "must be one of"),
         (PNG_BASE64, "text/html", "must be one of"),
         ("bücher", "image/png", "not complete base64"),
@@ -413,6 +433,24 @@ async def test_a_broken_or_mislabelled_image_is_refused_before_any_model_sees_it
     assert error.status == 400
     assert message in error.message
     assert seeing.seen == []
+
+
+async def test_a_text_with_an_image_that_one_document_cannot_hold_is_refused_before_any_model_sees_them() -> None:
+    seeing = SeeingImages()
+    service = Service(models=plane_models(describer=seeing))
+    words = " ".join(f"я{number:03}{'ы' * 60}" for number in range(300)) * 2
+    content = f"{words} {'x' * (399_999 - len(words.encode()))}"
+    texts: dict[str, Any] = {
+        "content": content,
+        "artifact_refs": ["r" * 1_000] * 50,
+        "derived_from": ["d" * 1_500] * 100,
+    }
+    error = await refused(service, image_base64=PNG_BASE64, image_mime_type="image/png", **texts)
+    assert (error.status, error.code) == (413, "too_large")
+    assert "artifact_refs and derived_from are 1,0" in error.message
+    assert "bytes together and the limit is 1,004,000" in error.message
+    assert seeing.seen == []
+    assert (await service.call("save_context", **texts))["write_status"] == "created"
 
 
 async def test_an_image_without_text_is_refused_on_a_route_that_cannot_see(service: Service) -> None:

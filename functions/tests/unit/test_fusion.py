@@ -46,6 +46,20 @@ def order(matches: Sequence[Match]) -> list[str]:
     return [match.id for match in matches]
 
 
+# --- Each memory once ---
+
+
+@pytest.mark.parametrize("scores", [(0.9, 0.1), (0.1, 0.9)])
+def test_a_memory_has_the_whole_metadata_wherever_one_that_was_found_has_it(scores: tuple[float, float]) -> None:
+    whole = replace(candidate("a", scores[0]), metadata=replace(KNOWN, artifact_refs=("a.md",)))
+    part = replace(candidate("a", scores[1]), is_shortened=True)
+    for found in ([whole, part, part], [part, whole], [part, part, whole]):
+        [match] = ranked(joined(found), {}, 0)
+        assert (match.score, match.metadata, match.is_shortened) == (0.9, whole.metadata, False)
+    [match] = ranked(joined([part, part]), {}, 0)
+    assert (match.metadata, match.is_shortened) == (KNOWN, True)
+
+
 # --- The rarest words ---
 
 

@@ -100,8 +100,18 @@ def test_blank_stretches_are_no_parts() -> None:
 @pytest.mark.parametrize(
     "text", ["雾" * 133_333, "a" * 400_000, "a\n\n" * 133_333, " \n" * 199_999 + "ab", "a. " * 133_333]
 )
-def test_the_longest_texts_are_a_few_hundred_parts(text: str) -> None:
-    assert len(rules.parts(text, 2_000)) <= 400
+@pytest.mark.parametrize("page", [1_000, 1_500, 3_000])
+def test_the_longest_texts_have_no_more_parts_than_one_commit_holds(text: str, page: int) -> None:
+    assert len(rules.stretches(text, page)) <= rules.MOST_PARTS
+
+
+@pytest.mark.parametrize("page", [1_000, 1_500, 3_000])
+def test_even_of_parts_that_end_as_early_as_they_may_there_are_no_more(page: int) -> None:
+    size = max(page, 2 * 400_000 // rules.MOST_PARTS)
+    # One paragraph ends where the next part may begin at the earliest, and the one after it where that part may end so.
+    paragraphs = "x" * (size // 4 - 4) + "\n\n" + "x" * (size // 4 + 4) + "\n\n"
+    text = (paragraphs * (400_000 // len(paragraphs))).strip()
+    assert 0.8 * rules.MOST_PARTS < len(rules.stretches(text, page)) <= rules.MOST_PARTS
 
 
 # --- The day ---

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from builders import ADMIN_TOKEN, PROFILES, environment
+from builders import PROFILES, TOKENS, environment
 from metacortex.errors import ConfigurationError
 from metacortex.memory import BranchState
 from metacortex.profiles import STATES, TOOL_NAMES
@@ -238,11 +238,12 @@ def test_the_admin_may_be_narrowed() -> None:
     assert profile.origins == ("https://x.example",)
 
 
-def test_settings_show_no_token() -> None:
-    settings = load(environment())
-    shown = f"{settings.profiles}"
-    assert ADMIN_TOKEN not in shown
+def test_settings_show_no_secret() -> None:
+    settings = load(environment(GEMINI_API_KEY="a-gemini-key-of-the-tests"))
+    shown = f"{settings}"
+    assert not any(secret in shown for secret in (*TOKENS.values(), "a-gemini-key-of-the-tests"))
     assert "digest" not in shown
+    assert "memory_vectors" in shown
 
 
 @pytest.mark.parametrize(
