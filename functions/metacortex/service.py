@@ -3,18 +3,20 @@
 import asyncio
 import logging
 import uuid
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from itertools import chain
 
 from metacortex import fusion, lifecycle, rules
+from metacortex.aside import aside
 from metacortex.errors import (
     Conflict,
     InvalidArgument,
     MetaCortexError,
     NotFound,
     NothingToDo,
+    RateLimited,
     TooLarge,
     Unavailable,
 )
@@ -59,6 +61,9 @@ from metacortex.together import together
 
 COMMIT_ATTEMPTS = 3
 WIDER_CANDIDATES = 1_000
+LONG_TEXT = 10_000
+# Each holds all its sources, up to 8 MB of them, for as long as a model takes.
+MERGES_AT_ONCE = 4
 SIMILAR = 3
 SIMILAR_SECONDS = 2.0
 # The store takes a document of 1 MiB; a vector and the description of an image need the rest.
@@ -163,6 +168,7 @@ class Options:
 class MemoryService:
     def __init__(self, store: MemoryStore, models: Models, options: Options, clock: Clock) -> None:
         self._store = store
+        self._merges = 0
         self._embedder = models.embedder
         self._describer = models.describer
         self._merger = models.merger
@@ -230,7 +236,7 @@ class MemoryService:
         return NewMemory(
             memory=Memory(id=str(uuid.uuid4()), content=content, metadata=metadata),
             embedding=Embedding(vector=vector, space_id=working.space.id, vector_field=working.vector_field),
-            terms=await asyncio.to_thread(memory_terms, retrieval_text, metadata),
+            terms=await _terms(retrieval_text, metadata),
             parts=parts,
             retrieval_text=retrieval_text if retrieval_text != content else None,
             image_mime_type=draft.image.mime_type if draft.image else None,
@@ -441,29 +447,45 @@ class MemoryService:
         profile.require_tool("consolidate_context")
         profile.require_writable(BranchState.ACTIVE)
         profile.require_writable(BranchState.DEPRECATED)
-        candidates, remaining = await self._candidates(profile, topic, source_ids)
-        if earlier := await self._earlier_merge(profile, candidates):
-            return earlier
-        sources = _mergeable(profile, candidates)
-        space = await self._space_to_write(await self._store.spaces())
-        draft = await self._merge(sources, topic)
-        new = await self._prepare(profile, draft, space)
-        merged = Consolidated(memory=new.memory, source_ids=draft.provenance.derived_from, remaining=remaining)
-        changes = [_superseded(source, new.memory) for source in sources]
-        if await self._store.consolidate(new, changes, event(merged)):
-            return merged
-        # A commit that the client library repeated meets its own success.
-        if await self._store.get(new.memory.id):
-            return merged
-        raise Conflict("One of these memories was changed while they were merged, and nothing was written; try again.")
+        with self._merge_at_once():
+            candidates, remaining = await self._candidates(profile, topic, source_ids)
+            if earlier := await self._earlier_merge(profile, candidates):
+                return earlier
+            sources = _mergeable(profile, candidates)
+            space = await self._space_to_write(await self._store.spaces())
+            draft = await self._merge(sources, topic)
+            new = await self._prepare(profile, draft, space)
+            merged = Consolidated(memory=new.memory, source_ids=draft.provenance.derived_from, remaining=remaining)
+            changes = [_superseded(source, new.memory) for source in sources]
+            if await self._store.consolidate(new, changes, event(merged)):
+                return merged
+            # A commit that the client library repeated meets its own success.
+            if await self._store.get(new.memory.id):
+                return merged
+            raise Conflict(
+                "One of these memories was changed while they were merged, and nothing was written; try again."
+            )
 
     async def preview(self, profile: Profile, topic: str, source_ids: Sequence[str] | None) -> Preview:
         """What `consolidate` would write at this moment."""
         profile.require_tool("consolidate_context")
-        candidates, remaining = await self._candidates(profile, topic, source_ids)
-        sources = _mergeable(profile, candidates)
-        draft = await self._merge(sources, topic)
-        return Preview(content=draft.content, sources=tuple(source.memory for source in sources), remaining=remaining)
+        with self._merge_at_once():
+            candidates, remaining = await self._candidates(profile, topic, source_ids)
+            sources = _mergeable(profile, candidates)
+            draft = await self._merge(sources, topic)
+            return Preview(
+                content=draft.content, sources=tuple(source.memory for source in sources), remaining=remaining
+            )
+
+    @contextmanager
+    def _merge_at_once(self) -> Generator[None]:
+        if self._merges == MERGES_AT_ONCE:
+            raise RateLimited("Other memories are being merged at this moment; repeat the same call in a minute.")
+        self._merges += 1
+        try:
+            yield
+        finally:
+            self._merges -= 1
 
     async def _candidates(
         self, profile: Profile, topic: str, source_ids: Sequence[str] | None
@@ -571,7 +593,7 @@ async def _require_room(draft: Draft) -> None:
     # The words are counted only where they may matter: 300 at most, each of 4 bytes a character, and stored twice.
     if size > ROOM_BYTES - MOST_TERMS * 2 * (4 * LONGEST + 9):
         told = (draft.topic, *draft.artifact_refs)
-        size += words_bytes(await asyncio.to_thread(terms_about, draft.content, told))
+        size += words_bytes(await aside(terms_about, draft.content, told))
     if size > ROOM_BYTES:
         raise TooLarge(
             f"content (twice beside an image), the words in it, artifact_refs and derived_from are {size:,} bytes together and "
@@ -582,6 +604,12 @@ async def _require_room(draft: Draft) -> None:
 def words_bytes(counts: Mapping[str, int]) -> int:
     """What words take in a document: each once, with a mark, and again with its number where that is more than one."""
     return sum(len(word.encode()) + 2 + (len(word.encode()) + 9 if often > 1 else 0) for word, often in counts.items())
+
+
+async def _terms(text: str, metadata: Metadata) -> dict[str, int]:
+    """The terms of a memory. To find those of a long one takes up to a second, those of a page a millisecond or two."""
+    length = len(text) + sum(map(len, metadata.artifact_refs))
+    return await aside(memory_terms, text, metadata) if length > LONG_TEXT else memory_terms(text, metadata)
 
 
 def _modality(draft: Draft) -> Modality:

@@ -5,6 +5,7 @@ their parts, as in `ERR_1042`, `v2.3.1` or `getUserName`. Scripts that write no 
 What is stored also has each character that may be a word by itself, so that `猫` finds `我的猫`.
 """
 
+import operator
 import re
 import unicodedata
 from collections import Counter
@@ -43,6 +44,11 @@ _LEFT_OUT = re.compile(
     "[\u00ad\u0300-\u036f\u0591-\u05bd\u05bf\u05c1\u05c2\u05c4\u05c5\u05c7\u0640\u064b-\u065f\u0670"
     "\u200c-\u200f\u2060\ufe00-\ufe0f\ufeff]"
 )
+# A long text is taken bit by bit, so that other threads may run: nothing else does while a text is normalised. A bit ends
+# before a space or an East Asian mark, where there is one.
+_STRETCHES = re.compile(r".{1,5000}(?![^\s。，、！？])|.{1,5000}", re.DOTALL)
+# Putting many marks in a row into their order takes Unicode's rules the square of their number; no text needs 30.
+_PILED_UP = re.compile(r"(?<![^\w\s])([^\w\s]{30})[^\w\s]+")
 # To Unicode a stroke is no accent, and there are several apostrophes and hyphens.
 _ALIKE = str.maketrans("ØøŁłĐđĦħı\u02bc\u2018\u2019\u2010", "OoLlDdHhi'''-")
 
@@ -110,20 +116,33 @@ def _is_character(term: str) -> bool:
 
 def _terms(text: str, *, stored: bool) -> Iterator[str]:
     """The terms of a text in their order. A stored one also has the single characters of its pairs."""
-    plain = unicodedata.normalize("NFKC", _LEFT_OUT.sub("", unicodedata.normalize("NFKD", text))).translate(_ALIKE)
-    for piece in _PIECES.finditer(plain):
-        unspaced = piece["unspaced"] or ""
-        if not unspaced:
-            yield from _of_word(_ADDED.sub("", piece["word"]))
-        elif len(unspaced) == 1:
-            yield unspaced
-        else:
-            yield from (unspaced[place : place + 2] for place in range(len(unspaced) - 1))
-            yield from _CHARACTER.findall(unspaced) if stored else ()
+    # A text repeats its words: each is looked at once.
+    known: dict[str, tuple[str, ...]] = {}
+    for stretch in _STRETCHES.findall(text):
+        for unspaced, word in _PIECES.findall(_plain(stretch)):
+            if not unspaced:
+                yield from _of_word(_ADDED.sub("", word), known)
+            elif len(unspaced) == 1:
+                yield unspaced
+            else:
+                yield from map(operator.add, unspaced, unspaced[1:])
+                yield from _CHARACTER.findall(unspaced) if stored else ()
 
 
-def _of_word(word: str) -> Iterator[str]:
+def _plain(text: str) -> str:
+    # One sign may stand for a whole formula; a text of nothing else grows without saying more.
+    decomposed = unicodedata.normalize("NFKD", _PILED_UP.sub(r"\1", text))[: 4 * len(text) + 200]
+    return unicodedata.normalize("NFKC", _LEFT_OUT.sub("", decomposed)).translate(_ALIKE)
+
+
+def _of_word(word: str, known: dict[str, tuple[str, ...]]) -> tuple[str, ...]:
     """A word as it is, and its parts where it has several."""
+    if word not in known:
+        known[word] = tuple(_found_in(word, known))
+    return known[word]
+
+
+def _found_in(word: str, known: dict[str, tuple[str, ...]]) -> Iterator[str]:
     whole = word.replace("'", "").casefold()
     if whole in _EMPTY:
         return
@@ -133,7 +152,7 @@ def _of_word(word: str) -> Iterator[str]:
     for part in _parts(word):
         # The single letters of a name or a unit say nothing without the rest.
         if len(part) > 1 and part.casefold() != whole:
-            yield from _of_word(part)
+            yield from _of_word(part, known)
 
 
 def _parts(word: str) -> list[str]:

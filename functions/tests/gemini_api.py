@@ -52,6 +52,12 @@ class GeminiApi:
     next: list[Response | Callable[[Body], Response | Awaitable[Response]]] = field(default_factory=list[Any])
     unknown_models: set[str] = field(default_factory=set[str])
     """Models that it answers 404 for."""
+    instead: Callable[[Body], Awaitable[Response] | None] = lambda _: None
+    """What it answers a request instead of the right thing, where that is not None."""
+    before: Callable[[], Awaitable[None]] | None = None
+    """What it waits for before each answer."""
+    waiting: list[Body] = field(default_factory=list[Body])
+    """Requests that are not answered yet."""
 
     @property
     def verbs(self) -> list[str]:
@@ -71,6 +77,14 @@ class GeminiApi:
         model, _, verb = path.rpartition("/")[2].partition(":")
         if model in self.unknown_models:
             return failure(404, "NOT_FOUND")
+        self.waiting.append(body)
+        try:
+            if self.before is not None:
+                await self.before()
+            if answer := self.instead(body):
+                return await answer
+        finally:
+            self.waiting.remove(body)
         if not self.next:
             return _right(verb, body)
         scripted = self.next.pop(0)

@@ -20,6 +20,8 @@ class TcpProxy:
     def __init__(self, target: str) -> None:
         self.host = ""
         """The HOST:PORT at which it listens."""
+        self.connections = 0
+        """How many it has passed on."""
         self.refusals: list[float] = []
         """When it refused a connection, by the loop's clock."""
         self.reached = asyncio.Event()
@@ -73,6 +75,7 @@ class TcpProxy:
             self.refusals.append(asyncio.get_running_loop().time())
             _reset(to_client)
             return
+        self.connections += 1
         server, to_server = await asyncio.open_connection(self._server_host, self._server_port)
         pumps = {
             asyncio.create_task(self._pass_requests(client, to_server)),

@@ -23,8 +23,11 @@ RETRY = AsyncRetry(if_exception_type(exceptions.ServiceUnavailable), initial=0.1
 # A store that was away is looked for every second: gRPC alone would come to wait for two minutes between attempts.
 CHANNEL = (
     ("grpc.max_reconnect_backoff_ms", 1_000),
-    # As the library has it.
+    # As the library has it. Pings go out only beside calls, which is how it must be: an idle instance has no CPU to answer with.
     ("grpc.keepalive_time_ms", 30_000),
+    # A connection that died while nobody used it, as an idle one may, is given up after 5 s without a sign of life, so that the
+    # call that finds it dead is repeated on another one before its deadline. The library would wait for 20 s.
+    ("grpc.keepalive_timeout_ms", 5_000),
     ("grpc.max_send_message_length", -1),
     ("grpc.max_receive_message_length", -1),
 )

@@ -21,6 +21,11 @@ if TYPE_CHECKING:
     from google.genai.errors import APIError
 
 ATTEMPTS = 2
+# A call that waits for a connection is delayed by others, so there are enough for every call that an instance serves at once,
+# each of a long memory. The library alone would end at 100, and would close one that was idle for 5 s: agents think longer.
+CONNECTIONS = 320
+KEPT = 64
+KEPT_SECONDS = 60.0
 WORTH_REPEATING = [408, 429, 500, 502, 503, 504]
 
 _TOO_SLOW = "The model service did not answer in time; the same call is safe to repeat."
@@ -68,11 +73,13 @@ class Route:
     def _make(self) -> "Client":
         from google.genai import Client
         from google.genai.types import HttpOptions, HttpRetryOptions
+        from httpx2 import Limits
 
         repeating = HttpRetryOptions(
             attempts=ATTEMPTS, initial_delay=0.3, max_delay=1.0, http_status_codes=WORTH_REPEATING
         )
-        options = HttpOptions(retry_options=repeating)
+        limits = Limits(max_connections=CONNECTIONS, max_keepalive_connections=KEPT, keepalive_expiry=KEPT_SECONDS)
+        options = HttpOptions(retry_options=repeating, async_client_args={"limits": limits})
         # Each route is spelt out, so that what else stands in the environment cannot choose another.
         if self.api_key:
             return Client(vertexai=False, api_key=self.api_key, http_options=options)

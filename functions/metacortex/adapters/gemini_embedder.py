@@ -13,9 +13,12 @@ from metacortex.spaces import Space
 from metacortex.together import together
 
 SECONDS = 12.0
-# What one request of the key route takes; Vertex AI takes one text a request.
-BATCH = 100
-REQUESTS_AT_ONCE = 5
+# How many texts go in one request of the key route, which takes 100: the client library reads an answer in one go, and takes
+# half a millisecond and more for each vector. Vertex AI takes one text a request.
+BATCH = 16
+# Requests for long memories at once, of all callers together, of so many texts each: their answers may arrive together.
+AT_ONCE = {BATCH: 3, 1: 10}
+LONG_SECONDS = 45.0
 
 
 @dataclass(frozen=True)
@@ -75,6 +78,7 @@ class GeminiEmbedder:
 
     def __init__(self, route: Route, model: str, dimensions: int) -> None:
         self.route = route
+        self._gates = {size: asyncio.Semaphore(requests) for size, requests in AT_ONCE.items()}
         known = MODELS.get(model, UNKNOWN)
         self._formats = known.formats
         self.space = Space(model, dimensions, next(iter(self._formats)))
@@ -89,16 +93,22 @@ class GeminiEmbedder:
         """The vector of each document, in their order."""
         chosen = self._formats[text_format]
         size = BATCH if self.route.api_key and not chosen.document_task else 1
-        gate = asyncio.Semaphore(REQUESTS_AT_ONCE)
 
         async def embed(batch: Sequence[Document]) -> list[tuple[float, ...]]:
             texts = [chosen.document(document) for document in batch]
-            async with gate:
-                # A title goes with a task type alone, and then each text goes by itself.
-                return await self._embed(texts, task=chosen.document_task, title=chosen.title(batch[0]))
+            # A title goes with a task type alone, and then each text goes by itself.
+            return await self._embed(texts, task=chosen.document_task, title=chosen.title(batch[0]))
 
+        async def embed_in_turn(batch: Sequence[Document]) -> list[tuple[float, ...]]:
+            async with self._gates[size]:
+                return await embed(batch)
+
+        if len(documents) == 1:
+            return await embed(documents)
         batches = [documents[start : start + size] for start in range(0, len(documents), size)]
-        return [vector for vectors in await together(*map(embed, batches)) for vector in vectors]
+        async with answering(self.route, LONG_SECONDS):
+            found = await together(*map(embed_in_turn, batches))
+        return [vector for vectors in found for vector in vectors]
 
     async def embed_query(self, text: str, *, text_format: str) -> tuple[float, ...]:
         chosen = self._formats[text_format]

@@ -12,6 +12,7 @@ from typing import Any
 
 from metacortex.adapters.local_merge import merged_by_rule
 from metacortex.adapters.text_context import in_context
+from metacortex.aside import aside
 from metacortex.errors import InvalidArgument, ModelFailed
 from metacortex.memory import Image, Memory
 from metacortex.ports import Document
@@ -56,7 +57,7 @@ class LocalMerger:
     """The local route cannot write: it keeps every distinct sentence, and says that this is all it did."""
 
     async def merge(self, sources: Sequence[Memory], *, topic: str) -> str:
-        return merged_by_rule(sources)
+        return await aside(merged_by_rule, sources)
 
 
 # One at a time: the first text loads the weights, and long texts would otherwise add up their memory.

@@ -14,8 +14,11 @@ from metacortex.memory import BranchState, Entry, Memory
 from metacortex.profiles import Profile
 from metacortex.service import Consolidated, MemoryService, Preview
 from metacortex.tools import payloads
-from metacortex.tools.schema import Arguments
+from metacortex.tools.schema import Arguments, Texts
 from metacortex.tools.tool import Tool, shown_while_running
+
+RECORDED_IDS = 100
+"""As many as an owner may let a merge have: a refused call may name half a million."""
 
 
 class ConsolidateArguments(Arguments):
@@ -27,7 +30,7 @@ class ConsolidateArguments(Arguments):
         ),
     ] = None
     source_ids: Annotated[
-        list[str] | None,
+        Texts | None,
         Field(description="The ids of the memories to merge, of any topic; at least 2, all different."),
     ] = None
     preview: Annotated[bool | None, Field(description="true: show what would be written, and write nothing.")] = None
@@ -111,8 +114,7 @@ def _entry(memory: Memory) -> Entry:
 def request_event(arguments: ConsolidateArguments) -> Mapping[str, Any]:
     return {
         "topic": arguments.topic,
-        "source_ids": [memory_id for memory_id in arguments.source_ids or () if rules.is_document_id(memory_id)]
-        or None,
+        "source_ids": list(filter(rules.is_document_id, (arguments.source_ids or ())[:RECORDED_IDS])) or None,
         "preview": arguments.preview,
     }
 

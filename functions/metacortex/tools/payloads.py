@@ -156,7 +156,8 @@ def within_budget(items: Sequence[P], around: Any) -> tuple[list[P], bool]:
     kept: list[P] = []
     shortened = False
     for item in items:
-        fitting, size = item, _size(item) + 1
+        # What has lists that are too long is not measured whole: a hundred such items are 20 MB.
+        fitting, size = item, (budget if _length_of_lists(item) > budget else _size(item)) + 1
         if size > budget:
             fitting, shortened = _without_lists(item), True
             size = _size(fitting) + 1
@@ -178,6 +179,12 @@ def _size(payload: Any) -> int:
     """How much of a reader's attention it takes, in characters of English: models spend about as many tokens on a
     character as it has bytes, and four bytes of English are one token."""
     return len(to_json(payload).encode())
+
+
+def _length_of_lists(item: P) -> int:
+    metadata = item["metadata"]
+    sources = metadata["provenance"].get("derived_from", []) if "provenance" in metadata else []
+    return sum(map(len, (*metadata.get("artifact_refs", []), *sources)))
 
 
 def _without_lists(item: P) -> P:

@@ -14,7 +14,7 @@ from metacortex.memory import BranchState, Draft, Origin, Provenance, WriteStatu
 from metacortex.profiles import Profile
 from metacortex.service import MemoryService, Saved
 from metacortex.tools import payloads
-from metacortex.tools.schema import Arguments, Time
+from metacortex.tools.schema import Arguments, Texts, Time
 from metacortex.tools.tool import Tool, shown_while_running
 
 State = Literal["active", "merged", "deprecated", "wip"]
@@ -34,7 +34,7 @@ class SaveArguments(Arguments):
         State | None, Field(description="The lifecycle state to save in, instead of draft. Default: active.")
     ] = None
     artifact_refs: Annotated[
-        list[str] | None, Field(description="Files, URLs, commits or issues it is about; at most 50.")
+        Texts | None, Field(description="Files, URLs, commits or issues it is about; at most 50.")
     ] = None
     image_base64: Annotated[str | None, Field(description="An image as base64; needs image_mime_type.")] = None
     image_mime_type: Annotated[str | None, Field(description=f"One of {', '.join(rules.IMAGE_MIME_TYPES)}.")] = None
@@ -47,7 +47,7 @@ class SaveArguments(Arguments):
         Field(description="user_asserted if the user said it, agent_inferred (the default) if you concluded it."),
     ] = None
     source_session: Annotated[str | None, Field(description="The conversation or run it comes from.")] = None
-    derived_from: Annotated[list[str] | None, Field(description="The ids of memories it was made from.")] = None
+    derived_from: Annotated[Texts | None, Field(description="The ids of memories it was made from.")] = None
     confidence: Annotated[float | None, Field(description="How sure you are, from 0 to 1.")] = None
 
     def to_draft(self) -> Draft:

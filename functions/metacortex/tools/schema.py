@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Annotated, Any, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, TypeAdapter, ValidationError, WithJsonSchema
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError, WithJsonSchema
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode, JsonSchemaValue
 from pydantic_core import ErrorDetails
 
@@ -32,6 +32,9 @@ Time = Annotated[
     int, BeforeValidator(rules.parse_time), WithJsonSchema({"anyOf": [{"type": "number"}, {"type": "string"}]})
 ]
 """Epoch milliseconds, from a number or an ISO 8601 text."""
+
+Texts = Annotated[list[str], Field(fail_fast=True)]
+"""A list of texts. The first item that is none is the one that is named: there may be half a million."""
 
 
 def parse(arguments: type[A], given: Mapping[str, Any] | None) -> A:

@@ -114,9 +114,9 @@ class McpEndpoint:
                 await cors.preflight()(scope, receive, answer)
                 return
             authenticate(request, profile, url_tokens=installation.settings.url_tokens)
-            with self._capacity.call():
+            with self._capacity.call() as room:
                 require_post(request)
-                body = await read_message(request)
+                body = await read_message(request, room)
                 await installation.mcp(_checked(scope, profile), replaying(body, receive), answer)
         except Refused as refused:
             await installation.rejections.record(

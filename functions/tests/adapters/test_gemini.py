@@ -359,7 +359,7 @@ async def test_once_a_part_of_a_long_memory_is_refused_the_model_is_asked_no_mor
     for _ in range(5):
         with pytest.raises(ModelFailed):
             await service.models.embedder.embed_query("Another text", text_format="plain")
-    assert len(api.asked) <= gemini_embedder.REQUESTS_AT_ONCE + 5
+    assert len(api.asked) <= gemini_embedder.AT_ONCE[1] + 5
 
 
 BAD_VECTORS: dict[str, Any] = {

@@ -1,5 +1,6 @@
 """consolidate_context, as a client sees it."""
 
+import asyncio
 import json
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
@@ -14,6 +15,7 @@ from images import PNG_BASE64
 from metacortex import rules
 from metacortex.errors import ModelFailed, Unavailable
 from metacortex.memory import Memory
+from metacortex.service import MERGES_AT_ONCE
 from metacortex.spaces import CollectionSpaces, Space
 
 
@@ -65,6 +67,33 @@ async def drafts(service: Service, count: int, **arguments: Any) -> list[str]:
         service.clock.advance(minutes=1)
         ids.append((await service.save(f"Draft {number} at {number}", "default", draft=True, **arguments))["id"])
     return ids
+
+
+# --- Merges at once ---
+
+
+async def test_four_merges_run_at_once_and_one_more_is_told_to_come_back(
+    service: Service, merger: ListeningMerger
+) -> None:
+    topics = [f"Topic {number}" for number in range(MERGES_AT_ONCE)]
+    for topic in (*topics, "One more"):
+        await drafts(service, 2, topic=topic)
+    running, may_end = asyncio.Barrier(len(topics) + 1), asyncio.Event()
+
+    async def wait() -> None:
+        await running.wait()
+        await may_end.wait()
+
+    merger.meanwhile = wait
+    async with asyncio.timeout(10):
+        merges = [asyncio.create_task(consolidate(service, topic=topic, preview=True)) for topic in topics]
+        await running.wait()
+        for preview in (True, False):
+            assert (await refusal(service, topic="One more", preview=preview)).status == 429
+        may_end.set()
+        await asyncio.gather(*merges)
+    merger.meanwhile = None
+    assert (await consolidate(service, topic="One more"))["source_count"] == 2
 
 
 # --- Drafts of a topic ---

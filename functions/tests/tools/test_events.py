@@ -365,3 +365,10 @@ async def test_no_content_image_credential_or_artifact_ref_is_in_any_event() -> 
     assert len(service.events) > len(calls)
     for secret in (CANARY, PNG_BASE64, *TOKENS.values()):
         assert secret not in written
+
+
+async def test_a_refused_merge_of_many_ids_leaves_an_event_with_the_first_hundred(service: Service) -> None:
+    ids = [f"memory-{number}" for number in range(50_000)]
+    with pytest.raises(ToolError):
+        await service.call("consolidate_context", "default", source_ids=ids)
+    assert service.events[-1].fields["request"]["source_ids"] == ids[:100]

@@ -1,5 +1,6 @@
 """The words of memories and of queries: what is found by what, and what holds for every text."""
 
+import timeit
 import unicodedata
 from dataclasses import replace
 
@@ -442,3 +443,28 @@ def test_capitals_of_plain_words_change_nothing(word: str) -> None:
 def test_a_text_between_others_keeps_its_terms(one: str, other: str) -> None:
     together = terms(f"{one}\n{other}")
     assert len(together) == MOST_TERMS or together.keys() == terms(one).keys() | terms(other).keys()
+
+
+# --- Texts of any length ---
+
+
+def test_marks_that_pile_up_take_no_longer_than_a_text() -> None:
+    seconds = {
+        text: min(timeit.repeat(lambda text=text: terms(text), number=1, repeat=3))
+        for text in ("owls " * 20_000, "a" + "\u0301\u0316" * 50_000)
+    }
+    plain, piled_up = seconds.values()
+    assert piled_up < 10 * plain
+
+
+@pytest.mark.parametrize("separator", [" ", "\n", "。", ", "])
+def test_words_are_found_whole_wherever_they_stand_in_a_long_text(separator: str) -> None:
+    words = [f"{number:06}" for number in range(3_000)]
+    found = terms(separator.join(words))
+    assert list(found.items()) == [(word, 1) for word in words[:MOST_TERMS]]
+    counted = terms(separator.join(["ERR_1042"] * 3_000))
+    assert counted["err_1042"] == 3_000
+
+
+def test_a_phrase_that_is_one_sign_is_found_by_its_words() -> None:
+    assert found_by("عليه", "\ufdfa")

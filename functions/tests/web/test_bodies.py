@@ -148,6 +148,9 @@ BROKEN = {
     + b'{"x":' * 100_000
     + b"1"
     + b"}" * 100_001,
+    "a third of a million lists": b'{"jsonrpc":"2.0","id":1,"method":"ping","params":{"x":['
+    + b"[]," * 340_000
+    + b"0]}}",
     "a number of 100,000 digits": b'{"jsonrpc":"2.0","id":' + b"1" * 100_000 + b',"method":"ping"}',
     "gzip": gzip.compress(padded(0)),
     "form": b"jsonrpc=2.0&id=1&method=ping",
@@ -185,7 +188,8 @@ async def test_what_is_no_json_is_a_parse_error(service: Service, era: dict[str,
     assert response.status_code == 400
     error = {
         "code": PARSE_ERROR,
-        "message": "The body is not valid JSON in UTF-8, or escapes half of a surrogate pair.",
+        "message": "The body is not valid JSON in UTF-8, escapes half of a surrogate pair, or holds more than "
+        "10,000 lists, objects and names.",
     }
     assert response.json() == {"jsonrpc": "2.0", "id": None, "error": error}
     assert service.events[0].fields["reason"] == "malformed"
@@ -202,6 +206,19 @@ async def test_what_is_no_single_json_rpc_message_is_refused_without_quoting_it(
     assert (answer["id"], answer["error"]["code"]) == (None, INVALID_REQUEST)
     assert "canary" not in response.text
     assert service.events[0].fields["reason"] == "malformed"
+
+
+@pytest.mark.parametrize("text", ["[{" * 250_000, "::" * 250_000, '"[' * 250_000, "\\{" * 150_000])
+async def test_a_text_may_hold_any_number_of_brackets(service: Service, text: str) -> None:
+    body = json.dumps(LISTING | {"params": {"_meta": {"text": text}}})
+    assert (await service.http.post(path_of("agent"), content=body, headers=VALID)).status_code == 200
+
+
+async def test_a_message_may_hold_ten_thousand_lists_objects_and_names(service: Service) -> None:
+    # Four are around the lists, with six names.
+    for lists, status in ((9_990, 200), (9_991, 400)):
+        body = json.dumps(LISTING | {"params": {"_meta": {"x": [[]] * lists}}})
+        assert (await service.http.post(path_of("agent"), content=body, headers=VALID)).status_code == status
 
 
 @pytest.mark.parametrize("encoding", ["gzip", "deflate", "br", "zstd"])

@@ -3,14 +3,16 @@
 import asyncio
 import json
 import threading
+from collections import defaultdict
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
+import httpx2
 import pytest
 
 from builders import JSON_HEADERS, Service, bearer, path_of, plane_models
 from fakes import PlaneEmbedder
-from metacortex.web.limits import CALLS_AT_ONCE
+from metacortex.web.limits import BODIES_BYTES, BODY_BYTES, CALLS_AT_ONCE, ORDINARY_BYTES
 from running import eventually
 from web.edge import ORIGIN, VALID, ask, cors_headers
 from web.wire import AUTHORIZED, JSON, serving, whole
@@ -26,15 +28,20 @@ class SlowEmbedder(PlaneEmbedder):
         super().__init__()
         self.full = threading.Event()
         self._may_answer = asyncio.Event()
+        self._asked: defaultdict[int, asyncio.Event] = defaultdict(asyncio.Event)
         self._loop: asyncio.AbstractEventLoop | None = None
 
     async def embed_query(self, text: str, *, text_format: str) -> tuple[float, ...]:
         vector = await super().embed_query(text, text_format=text_format)
         self._loop = asyncio.get_running_loop()
+        self._asked[len(self.calls)].set()
         if len(self.calls) == CALLS_AT_ONCE:
             self.full.set()
         await self._may_answer.wait()
         return vector
+
+    async def has_been_asked(self, times: int) -> None:
+        await self._asked[times].wait()
 
     def answer(self) -> None:
         assert self._loop is not None
@@ -111,6 +118,53 @@ async def test_cancelled_calls_make_room() -> None:
             len(await asyncio.gather(*(service.save(f"Later {number}") for number in range(CALLS_AT_ONCE))))
             == CALLS_AT_ONCE
         )
+
+
+async def large_save(service: Service, number: int) -> httpx2.Response:
+    """A save whose body is as large as a body may be."""
+    body = saving(f"Fact {number}").ljust(BODY_BYTES)
+    return await service.http.post(path_of("agent"), content=body, headers=VALID)
+
+
+async def test_bodies_that_are_too_much_together_are_told_to_come_back_and_ordinary_calls_are_served() -> None:
+    embedder = SlowEmbedder()
+    service = embedder.service()
+    large = BODIES_BYTES // BODY_BYTES
+    async with asyncio.timeout(10):
+        first = [asyncio.create_task(large_save(service, number)) for number in range(large)]
+        await embedder.has_been_asked(large)
+        for number in range(3):
+            response = await large_save(service, large + number)
+            assert (response.status_code, response.json()) == (429, {"error": "Too many requests"})
+            assert int(response.headers["retry-after"]) >= 1
+        ordinary = saving("x").ljust(ORDINARY_BYTES)
+        others = [
+            asyncio.create_task(service.http.post(path_of("agent"), content=ordinary, headers=VALID)) for _ in range(40)
+        ]
+        await embedder.has_been_asked(large + len(others))
+        embedder.answer()
+        assert {response.status_code for response in await asyncio.gather(*first, *others)} == {200}
+        assert (await large_save(service, large)).status_code == 200
+
+
+async def test_a_client_whose_body_is_too_much_may_send_it_to_its_end() -> None:
+    embedder = SlowEmbedder()
+    service = embedder.service()
+    sent = 0
+
+    async def body() -> AsyncGenerator[bytes]:
+        nonlocal sent
+        for _ in range(16):
+            sent += 1
+            yield b" " * (BODY_BYTES // 16)
+
+    async with asyncio.timeout(10):
+        first = [asyncio.create_task(large_save(service, number)) for number in range(BODIES_BYTES // BODY_BYTES)]
+        await embedder.has_been_asked(len(first))
+        response = await service.http.post(path_of("agent"), content=body(), headers=VALID)
+        assert (response.status_code, sent) == (429, 16)
+        embedder.answer()
+        await asyncio.gather(*first)
 
 
 def test_calls_whose_client_is_gone_make_room_when_they_end() -> None:

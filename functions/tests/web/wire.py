@@ -77,7 +77,9 @@ def chunk(data: bytes) -> bytes:
 def serving(app: ASGIApp) -> Generator[Wire]:
     """Serves an app in a thread of its own, as the host does: uvicorn."""
     server = uvicorn.Server(
-        uvicorn.Config(app, log_config=None, lifespan="off", ws="none", timeout_graceful_shutdown=1)
+        uvicorn.Config(
+            app, log_config=None, lifespan="off", ws="none", timeout_keep_alive=300, timeout_graceful_shutdown=1
+        )
     )
     with socket.create_server(("127.0.0.1", 0)) as listener:
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
