@@ -2,9 +2,10 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterable, Mapping
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import grpc.aio
 from google.api_core import exceptions
@@ -14,6 +15,7 @@ from google.cloud.firestore_v1.async_batch import AsyncWriteBatch
 from google.cloud.firestore_v1.async_client import AsyncClient
 from google.cloud.firestore_v1.services.firestore import FirestoreAsyncClient
 from google.cloud.firestore_v1.services.firestore.transports.grpc_asyncio import FirestoreGrpcAsyncIOTransport
+from google.cloud.firestore_v1.types import RunQueryRequest, RunQueryResponse
 
 from metacortex.errors import MetaCortexError, RateLimited, TimedOut, TooLarge, Unavailable
 
@@ -79,6 +81,17 @@ class _Client(AsyncClient):
             credentials=self._credentials,  # pyright: ignore[reportArgumentType]
             options=CHANNEL,
         )
+
+    async def run_query(self, query: Any) -> AsyncIterable[RunQueryResponse]:
+        """Sends a query as it is."""
+        request = RunQueryRequest(parent=f"{self._database_string}/documents", structured_query=query)
+        return await self._firestore_api.run_query(request=request, metadata=self._rpc_metadata)
+
+
+async def run_query(client: AsyncClient, query: Any) -> AsyncIterable[RunQueryResponse]:
+    """The answers to a query in Firestore's own message, which the library's queries hide."""
+    assert isinstance(client, _Client)
+    return await client.run_query(query)
 
 
 def create_client(project: str | None) -> AsyncClient:

@@ -8,12 +8,10 @@ from typing import Any
 from google.cloud.firestore_v1.async_client import AsyncClient
 from google.cloud.firestore_v1.async_collection import AsyncCollectionReference
 from google.cloud.firestore_v1.async_query import AsyncQuery
-from google.cloud.firestore_v1.async_vector_query import AsyncVectorQuery
 from google.cloud.firestore_v1.base_query import FieldFilter
-from google.cloud.firestore_v1.base_vector_query import DistanceMeasure
 from google.cloud.firestore_v1.field_path import FieldPath
-from google.cloud.firestore_v1.vector import Vector
 
+from metacortex.adapters import firestore_queries
 from metacortex.adapters.firestore_client import RETRY, answering
 from metacortex.adapters.firestore_documents import (
     CONTENT,
@@ -54,26 +52,41 @@ class FirestoreSearch:
         return {term: int(count[0][0].value) for term, count in zip(terms, counts, strict=True)}
 
     async def nearest(self, question: Question, limit: int) -> list[Candidate]:
-        query = filtered(self._collection, question.filters).select([SUMMARY, METADATA, DISTANCE, *_words(question)])
-        documents = await _documents(_nearest(query, question, limit))
+        fields = [SUMMARY, METADATA, DISTANCE, *_words(question)]
         found = [
             decode_candidate(memory_id, document, _similarity(document), by_vector=True)
-            for memory_id, document in documents.items()
+            for memory_id, document in (await self._nearest(self._collection, question, fields, limit)).items()
         ]
         return await self._summarised(found)
 
     async def nearest_parts(self, question: Question, limit: int) -> list[Candidate]:
-        query = filtered(self._parts, question.filters).select([MEMORY_ID, SUMMARY, METADATA, SHORTENED, DISTANCE])
-        documents = await _documents(_nearest(query, question, limit))
+        fields = [MEMORY_ID, SUMMARY, METADATA, SHORTENED, DISTANCE]
+        found = await self._nearest(self._parts, question, fields, limit)
         return [
             decode_candidate(document[MEMORY_ID], document, _similarity(document), by_vector=True)
-            for document in documents.values()
+            for document in found.values()
         ]
+
+    async def _nearest(
+        self, collection: AsyncCollectionReference, question: Question, fields: list[str], limit: int
+    ) -> dict[str, Mapping[str, Any]]:
+        query = firestore_queries.nearest(
+            collection.id,
+            _values(question.filters),
+            fields,
+            vector=question.vector,
+            vector_field=question.vector_field,
+            distance=DISTANCE,
+            limit=limit,
+        )
+        return await firestore_queries.documents(self._client, query)
 
     async def holding(self, question: Question, term: str, limit: int) -> list[Candidate]:
         vector_field = question.vector_field
         fields = [SUMMARY, METADATA, vector_field, *_words(question)]
-        documents = await _documents(_holding(self._collection, question.filters, term).select(fields).limit(limit))
+        values = {**_values(question.filters), _path(WORDS, term): True}
+        query = firestore_queries.holding(self._collection.id, values, fields, limit)
+        documents = await firestore_queries.documents(self._client, query)
         found = [
             decode_candidate(memory_id, document, similarity(question.vector, document[vector_field]), by_vector=False)
             for memory_id, document in documents.items()
@@ -110,16 +123,20 @@ class FirestoreSearch:
 
 def filtered(collection: AsyncCollectionReference, filters: SearchFilters) -> AsyncQuery:
     """The documents of one state, and of a topic and an origin where the filters name them."""
+    query: AsyncQuery = collection  # pyright: ignore[reportAssignmentType]
+    for path, value in _values(filters).items():
+        query = query.where(filter=FieldFilter(path, "==", value))
+    return query
+
+
+def _values(filters: SearchFilters) -> dict[str, str]:
+    """What the fields of the documents that pass the filters hold."""
     values = {
         STATE: filters.branch_state.value,
         TOPIC: filters.topic,
         ORIGIN: filters.origin.value if filters.origin else None,
     }
-    query: AsyncQuery = collection  # pyright: ignore[reportAssignmentType]
-    for path, value in values.items():
-        if value is not None:
-            query = query.where(filter=FieldFilter(path, "==", value))
-    return query
+    return {path: value for path, value in values.items() if value is not None}
 
 
 def _holding(collection: AsyncCollectionReference, filters: SearchFilters, term: str) -> AsyncQuery:
@@ -127,24 +144,9 @@ def _holding(collection: AsyncCollectionReference, filters: SearchFilters, term:
     return filtered(collection, filters).where(filter=FieldFilter(_path(WORDS, term), "==", True))  # noqa: FBT003
 
 
-def _nearest(query: AsyncQuery, question: Question, limit: int) -> AsyncVectorQuery:
-    return query.find_nearest(
-        question.vector_field,
-        Vector(question.vector),
-        limit=limit,
-        distance_measure=DistanceMeasure.COSINE,
-        distance_result_field=DISTANCE,
-    )
-
-
 def _similarity(document: Mapping[str, Any]) -> float:
     """1 − the cosine distance; a stored vector without direction, whose distance is no number, is near to nothing."""
     return 1 - document[DISTANCE] if math.isfinite(document[DISTANCE]) else 0.0
-
-
-async def _documents(query: AsyncQuery | AsyncVectorQuery) -> dict[str, Mapping[str, Any]]:
-    async with answering():
-        return {snapshot.id: snapshot.to_dict() or {} async for snapshot in query.stream(retry=RETRY)}
 
 
 def _words(question: Question) -> list[str]:
