@@ -6,30 +6,39 @@ than the server's fork.
 """
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+import uuid
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from starlette.applications import Starlette
+from starlette.types import ASGIApp
 
 from metacortex import logs
 from metacortex.errors import ConfigurationError
-from metacortex.events import Clock, Event, now_ms
+from metacortex.events import Clock, Event, authorization_event, now_ms
 from metacortex.ports import Embedder, EventLog, ImageDescriber, MemoryStore, Merger
 from metacortex.service import MemoryService, Options
 from metacortex.settings import ModelProvider, RetrievalMode, Settings, in_emulator, load, project_id, service_name
 from metacortex.startup import building_lazily, once
 from metacortex.trail import Recorder, Rejections
 from metacortex.web.app import Installation, create_app
+from metacortex.web.sign_in import SignIn
 
 if TYPE_CHECKING:
     from metacortex.adapters.gemini_client import Route
+    from metacortex.oauth.ports import ClientDocuments, OAuthStore, ProviderSignIn
+    from metacortex.oauth.service import Authorization
 
 
 @dataclass(frozen=True, kw_only=True)
 class Stores:
     memories: MemoryStore
     events: EventLog
+    oauth: "OAuthStore | None" = None
+    """None where nobody signs in."""
+    documents: "ClientDocuments | None" = None
+    """None for those that are fetched."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,6 +71,8 @@ def application(environment: Mapping[str, str] = os.environ) -> Starlette:
 class _Opened:
     service: MemoryService
     events: EventLog
+    authorization: "Authorization | None"
+    oauth_app: Callable[[], Awaitable[ASGIApp]]
 
 
 def install(settings: Settings, stores: Callable[[], Stores], models: Models, clock: Clock = now_ms) -> Installation:
@@ -71,8 +82,14 @@ def install(settings: Settings, stores: Callable[[], Stores], models: Models, cl
         from metacortex.tools.server import McpApp
 
     def open_store() -> _Opened:
-        opened = stores()
-        return _Opened(service(settings, opened.memories, models, clock), opened.events)
+        kept = stores()
+        authorization = _authorization(settings, kept, recorder, clock) if kept.oauth else None
+        return _Opened(
+            service=service(settings, kept.memories, models, clock),
+            events=kept.events,
+            authorization=authorization,
+            oauth_app=once(lambda: _oauth_app(settings, kept.oauth, authorization, clock)),
+        )
 
     opened = once(open_store)
 
@@ -82,11 +99,60 @@ def install(settings: Settings, stores: Callable[[], Stores], models: Models, cl
     async def append(events: Sequence[Event]) -> None:
         await (await opened()).events.append(events)
 
+    async def opens(token: str, profile_id: str) -> bool:
+        authorization = (await opened()).authorization
+        return authorization is not None and await authorization.verify(token, profile_id)
+
+    async def oauth_app() -> ASGIApp:
+        return await (await opened()).oauth_app()
+
     recorder = Recorder(append)
     telemetry_of = settings.memory_collection if settings.retrieval_event_logging_enabled else None
     observer = Observer(serving, recorder, clock, telemetry_of)
     mcp = McpApp(observer, name=settings.service_name, version=settings.service_version)
-    return Installation(settings, mcp, Rejections(recorder, clock))
+    sign_in = SignIn(settings.public_base_url, opens, oauth_app) if settings.public_base_url else None
+    return Installation(settings, mcp, Rejections(recorder, clock), sign_in)
+
+
+def _authorization(settings: Settings, stores: Stores, recorder: Recorder, clock: Clock) -> "Authorization":
+    from metacortex.adapters.client_documents import FetchedDocuments
+    from metacortex.oauth.service import Authorization
+
+    async def note(action: str, fields: Mapping[str, object]) -> None:
+        await recorder.record(authorization_event(uuid.uuid4().hex, clock(), action, fields))
+
+    assert stores.oauth is not None
+    documents = stores.documents or FetchedDocuments()
+    return Authorization(
+        stores.oauth, documents, settings.profiles, base=settings.public_base_url, note=note, clock=clock
+    )
+
+
+def _oauth_app(
+    settings: Settings, store: "OAuthStore | None", authorization: "Authorization | None", clock: Clock
+) -> ASGIApp:
+    """The pages and endpoints of signing in: what they need is imported when one of them is asked for."""
+    from metacortex.oauth.owner import Owner
+    from metacortex.web.oauth.app import create_oauth_app
+
+    assert store is not None
+    assert authorization is not None
+    return create_oauth_app(authorization, Owner(store, settings.owner_passphrase_hash, clock), _google(settings))
+
+
+def _google(settings: Settings) -> "ProviderSignIn | None":
+    if not settings.has_google:
+        return None
+    from metacortex.adapters.google_sign_in import GoogleOwner, GoogleSignIn
+
+    owner = GoogleOwner(
+        client_id=settings.google_sign_in_client_id,
+        client_secret=settings.google_sign_in_client_secret,
+        email=settings.owner_email,
+        subject=settings.owner_subject,
+        issuer=settings.google_sign_in_issuer,
+    )
+    return GoogleSignIn(owner, settings.public_base_url)
 
 
 def service(settings: Settings, store: MemoryStore, models: Models, clock: Clock = now_ms) -> MemoryService:
@@ -106,9 +172,14 @@ def firestore(settings: Settings, project: str | None) -> Stores:
     from metacortex.adapters.firestore_client import create_client
     from metacortex.adapters.firestore_events import FirestoreEvents
     from metacortex.adapters.firestore_memories import FirestoreMemories
+    from metacortex.adapters.firestore_oauth import FirestoreOAuth
 
     client = create_client(project)
-    return Stores(memories=FirestoreMemories(client, settings.memory_collection), events=FirestoreEvents(client))
+    return Stores(
+        memories=FirestoreMemories(client, settings.memory_collection),
+        events=FirestoreEvents(client),
+        oauth=FirestoreOAuth(client) if settings.public_base_url else None,
+    )
 
 
 def models(settings: Settings, project: str | None) -> Models:

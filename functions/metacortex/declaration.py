@@ -16,9 +16,12 @@ from metacortex.web.limits import CALLS_AT_ONCE
 
 ALWAYS = ("MCP_ADMIN_TOKEN", "MCP_CLIENT_PROFILES_JSON")
 GEMINI_KEY = "GEMINI_API_KEY"
-# A line of a dotenv file, as Firebase's command line reads it.
-PROVIDER = re.compile(
-    r"""^\s*(?:export)?\s*MODEL_PROVIDER\s*=[ \t]*(?P<quote>['"]?)(?P<value>[^'"#\r\n]*)(?P=quote)\s*(?:\#.*)?$""",
+OWNER_HASH = "OWNER_PASSPHRASE_HASH"
+GOOGLE_KEY = "GOOGLE_SIGN_IN_CLIENT_SECRET"
+# A line of a dotenv file that a secret depends on, as Firebase's command line reads it.
+SETTING = re.compile(
+    r"^\s*(?:export)?\s*(?P<name>MODEL_PROVIDER|PUBLIC_BASE_URL|GOOGLE_SIGN_IN_CLIENT_ID)\s*=[ \t]*"
+    r"""(?P<quote>['"]?)(?P<value>[^'"#\r\n]*)(?P=quote)\s*(?:\#.*)?$""",
     re.MULTILINE,
 )
 
@@ -47,11 +50,18 @@ def endpoint(environment: Mapping[str, str], source: Path) -> Any:
 def secrets(environment: Mapping[str, str], source: Path) -> tuple[str, ...]:
     """The names of the secrets to bind, for the function in the folder `source`.
 
-    A deployment fails for want of a secret that is bound and does not exist, so Gemini's key is bound only where the
-    dotenv files that are deployed choose its route.
+    A deployment fails for want of a secret that is bound and does not exist, so one that not every installation has is bound
+    only where the dotenv files that are deployed need it: Gemini's key for its route, Google's secret where the owner signs in
+    with Google, and the passphrase where they sign in without.
     """
-    chosen = [provider for file in _dotenv_files(environment, source) for provider in _providers(file)]
-    return (*ALWAYS, GEMINI_KEY) if chosen[-1:] == [ModelProvider.GEMINI] else ALWAYS
+    chosen = dict(line for file in _dotenv_files(environment, source) for line in _settings(file))
+    with_google = bool(chosen.get("GOOGLE_SIGN_IN_CLIENT_ID"))
+    needed = {
+        GEMINI_KEY: chosen.get("MODEL_PROVIDER") == ModelProvider.GEMINI,
+        OWNER_HASH: bool(chosen.get("PUBLIC_BASE_URL")) and not with_google,
+        GOOGLE_KEY: with_google,
+    }
+    return (*ALWAYS, *(name for name, is_needed in needed.items() if is_needed))
 
 
 def _dotenv_files(environment: Mapping[str, str], source: Path) -> Iterator[Path]:
@@ -71,8 +81,9 @@ def _aliases(file: Path, project: str) -> list[str]:
     return []
 
 
-def _providers(file: Path) -> list[str]:
+def _settings(file: Path) -> list[tuple[str, str]]:
     # What is wrong with a file, Firebase's command line says better.
     with suppress(OSError):
-        return [line["value"].strip() for line in PROVIDER.finditer(file.read_text("utf-8-sig", errors="replace"))]
+        lines = SETTING.finditer(file.read_text("utf-8-sig", errors="replace"))
+        return [(line["name"], line["value"].strip()) for line in lines]
     return []

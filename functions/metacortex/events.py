@@ -88,3 +88,9 @@ def rejection(event_id: str, timestamp: int, fields: Mapping[str, Any]) -> Event
     """The event of one refused request, or of many that are counted."""
     document = {"event_type": "request", "status": "rejected", **fields}
     return Event(id=event_id, kind=EventKind.MEMORY, timestamp=timestamp, fields=document)
+
+
+def authorization_event(event_id: str, timestamp: int, action: str, fields: Mapping[str, Any]) -> Event:
+    """The event of a step in signing in: who was let in, refused or shut out."""
+    document = {"event_type": "authorization", "action": action, **fields}
+    return Event(id=event_id, kind=EventKind.MEMORY, timestamp=timestamp, fields=document)

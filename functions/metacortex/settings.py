@@ -108,6 +108,27 @@ def _collection(value: str) -> str:
     return value
 
 
+def _server_origin(value: str) -> str:
+    if not re.fullmatch(r"https://[a-z0-9.-]+(:[0-9]{1,5})?|http://(localhost|127\.0\.0\.1)(:[0-9]{1,5})?", value):
+        raise ValueError(
+            "must be an origin in lower case without a path or a slash at its end, such as https://memory.example.org; "
+            "http only on localhost or 127.0.0.1"
+        )
+    return value
+
+
+def _passphrase_hash(value: str) -> str:
+    if not re.fullmatch(r"\$argon2id\$[!-~]{20,300}", value):
+        raise ValueError("must be what `./scripts/metacortex owner passphrase` prints")
+    return value
+
+
+def _email(value: str) -> str:
+    if not re.fullmatch(r"[!-?A-~]+@[a-zA-Z0-9.-]+", value):
+        raise ValueError("must be an e-mail address")
+    return value
+
+
 def _admin_token(value: str) -> str:
     if fault := token_fault(value):
         raise ValueError(fault)
@@ -164,8 +185,41 @@ class Settings:
     url_tokens: bool = _setting(
         "MCP_URL_TOKENS",
         _flag,
-        True,
+        False,
         "Whether scoped endpoints accept `?auth_token=…`, for clients that can only enter a URL.",
+    )
+    public_base_url: str = _setting(
+        "PUBLIC_BASE_URL",
+        _server_origin,
+        "",
+        "The origin that clients reach the scoped endpoints by; it turns signing in on.",
+        shown="none: clients need a token",
+    )
+    owner_passphrase_hash: str = _setting(
+        "OWNER_PASSPHRASE_HASH",
+        _passphrase_hash,
+        "",
+        "The owner's passphrase, hashed; `./scripts/metacortex owner passphrase` makes it.",
+        shown="none",
+        secret=True,
+    )
+    google_sign_in_client_id: str = _setting(
+        "GOOGLE_SIGN_IN_CLIENT_ID", _text, "", "The OAuth client by which the owner signs in with Google.", shown="none"
+    )
+    google_sign_in_client_secret: str = _setting(
+        "GOOGLE_SIGN_IN_CLIENT_SECRET", _text, "", "Its secret.", shown="none", secret=True
+    )
+    google_sign_in_issuer: str = _setting(
+        "GOOGLE_SIGN_IN_ISSUER",
+        _server_origin,
+        "https://accounts.google.com",
+        "The OpenID provider that signs the owner in.",
+    )
+    owner_email: str = _setting(
+        "OWNER_EMAIL", _email, "", "The owner's verified e-mail address at Google.", shown="none"
+    )
+    owner_subject: str = _setting(
+        "OWNER_SUBJECT", _text, "", "The owner's subject at Google, a number that never changes.", shown="none"
     )
     model_provider: ModelProvider | None = _setting(
         "MODEL_PROVIDER",
@@ -257,6 +311,11 @@ class Settings:
     in_emulator: bool = False
 
     @property
+    def has_google(self) -> bool:
+        """Whether the owner may sign in with Google."""
+        return bool(self.google_sign_in_client_id)
+
+    @property
     def provider(self) -> ModelProvider:
         """The route models are reached by: the configured one, or what the surroundings suggest. Nothing is probed."""
         if self.model_provider is not None:
@@ -337,6 +396,7 @@ def load(environment: Mapping[str, str]) -> Settings:
         faults.append(
             "GEMINI_API_KEY is not set, and MODEL_PROVIDER=gemini needs it; set it, or choose vertex or local."
         )
+    faults += _sign_in_faults(settings)
     scoped, profile_faults = parse_profiles(
         settings.client_profiles_json, settings.default_filter_state, "MCP_CLIENT_PROFILES_JSON"
     )
@@ -345,6 +405,25 @@ def load(environment: Mapping[str, str]) -> Settings:
     if faults:
         raise ConfigurationError(faults)
     return dataclasses.replace(settings, profiles={profile.id: profile for profile in profiles.values()})
+
+
+def _sign_in_faults(settings: Settings) -> list[str]:
+    """What is missing of the ways in which the owner signs in."""
+    google = {
+        "GOOGLE_SIGN_IN_CLIENT_ID": settings.google_sign_in_client_id,
+        "GOOGLE_SIGN_IN_CLIENT_SECRET": settings.google_sign_in_client_secret,
+        "OWNER_EMAIL or OWNER_SUBJECT": settings.owner_email or settings.owner_subject,
+    }
+    missing = [name for name, value in google.items() if not value]
+    faults: list[str] = []
+    if 0 < len(missing) < len(google):
+        faults.append(f"{missing[0]} is not set, and signing in with Google needs it.")
+    if settings.public_base_url and missing and not settings.owner_passphrase_hash:
+        faults.append(
+            "OWNER_PASSPHRASE_HASH is not set, and PUBLIC_BASE_URL needs a way for the owner to sign in: make one with "
+            "`./scripts/metacortex owner passphrase`, or set up Google's."
+        )
+    return faults
 
 
 def _admin(settings: Settings) -> Profile:

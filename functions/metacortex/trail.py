@@ -40,7 +40,7 @@ class Recorder:
         for event in events:
             hidden = {"query"} if event.kind is EventKind.RETRIEVAL else set[str]()
             shown = {key: value for key, value in event.fields.items() if key not in hidden}
-            what = shown.get("tool_name") or shown.get("reason")
+            what = shown.get("tool_name") or shown.get("reason") or shown.get("action")
             logger.info("%s %s", shown["event_type"], what, extra={"event": {"event_id": event.id, **shown}})
 
 

@@ -2,7 +2,7 @@
 
 import typer
 
-from ops import archive, mirror, profile
+from ops import archive, grant, mirror, owner, profile
 from ops.bench import bench
 from ops.eval import app as evaluation
 from ops.indexes import indexes
@@ -32,6 +32,8 @@ app.command()(inspect)
 app.command()(tail)
 app.command()(upgrade)
 app.add_typer(profile.app, name="profile")
+app.add_typer(owner.app, name="owner")
+app.add_typer(grant.app, name="grant")
 app.add_typer(archive.app, name="archive")
 app.add_typer(mirror.app, name="mirror")
 app.add_typer(evaluation, name="eval")

@@ -4,6 +4,7 @@ import argparse
 import asyncio
 import math
 import os
+import secrets
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,6 +25,7 @@ from ops.signals import Signals, Stopped
 from ops.terminal import LogFollower, heading, say, show, write
 
 PORT = 5001
+OWNER_HASH = "OWNER_PASSPHRASE_HASH"
 SAVE_EVERY = 45.0
 # Of the machine or of another service; here they would make the function something that production is not.
 NOT_FOR_THE_FUNCTION = (
@@ -109,7 +111,8 @@ def _serve(options: argparse.Namespace, signals: Signals, exports: Exports | Non
     began = time.monotonic()
     _require_free(options.port)
     settings = generate_missing(read_settings(os.environ))
-    environment = _function_environment(settings)
+    passphrase = _new_passphrase() if not settings.get(OWNER_HASH, "").strip() else None
+    environment = _function_environment(settings) | _sign_in(settings, options.port, passphrase)
     route = _route(environment)
     # Unwound from its end: the function stops before its data is saved, and the emulator after.
     with ExitStack() as stack:
@@ -123,7 +126,7 @@ def _serve(options: argparse.Namespace, signals: Signals, exports: Exports | Non
         refusal = wait_for_search(function, settings["MCP_ADMIN_TOKEN"].strip())
         if keeper:
             keeper.begin(function)
-        show(_report(endpoints_of(settings), function, _facts(options, route, emulator), refusal))
+        show(_report(endpoints_of(settings), function, _facts(options, route, emulator, passphrase), refusal))
         show([f"ready in {time.monotonic() - began:.1f} s at {function.url} (Ctrl-C stops)"])
         _watch(function, emulator, keeper)
 
@@ -201,6 +204,20 @@ def _function_environment(settings: Mapping[str, str]) -> dict[str, str]:
     return kept | {"GCLOUD_PROJECT": PROJECT, "FUNCTIONS_EMULATOR": "true"}
 
 
+def _new_passphrase() -> str:
+    """Four groups of letters that can be typed: for this run alone, and kept nowhere."""
+    return "-".join("".join(secrets.choice("abcdefghjkmnpqrstuvwxyz") for _ in range(5)) for _ in range(4))
+
+
+def _sign_in(settings: Mapping[str, str], port: int, passphrase: str | None) -> dict[str, str]:
+    """What turns signing in on, where the settings do not say otherwise."""
+    from argon2 import PasswordHasher  # noqa: PLC0415 - --check has no use for it
+
+    base = settings.get("PUBLIC_BASE_URL", "").strip() or f"http://127.0.0.1:{port}"
+    hashed = PasswordHasher().hash(passphrase) if passphrase else settings[OWNER_HASH]
+    return {"PUBLIC_BASE_URL": base, OWNER_HASH: hashed}
+
+
 def _route(environment: Mapping[str, str]) -> str:
     """The model route in words; raises OpsError with every fault of the settings."""
     try:
@@ -272,9 +289,10 @@ def _report(
         yield ""
 
 
-def _facts(options: argparse.Namespace, route: str, emulator: Emulator) -> dict[str, str]:
+def _facts(options: argparse.Namespace, route: str, emulator: Emulator, passphrase: str | None) -> dict[str, str]:
     kept = f"in {DATA}, saved within {options.save_every:g} seconds of a call and at the end"
     return {
+        "sign-in": f"the owner's passphrase of this run is {passphrase}" if passphrase else "with your own passphrase",
         "model": route,
         "data": "nowhere: this run is ephemeral" if options.ephemeral else kept,
         "store": f"Firestore emulator at {emulator.host}, its log is {emulator.process.log}",

@@ -1,4 +1,4 @@
-"""What ./scripts/test --hosts needs beside the locks: Java 21, Node.js 22, and hosts and clients from npm.
+"""What ./scripts/test --hosts needs beside the locks: Java 21, Node.js 22, and hosts, clients and a browser from npm.
 
 Run as a program it fetches what is missing. The packages live in .metacortex/node, which `PINS` describes: while its stamp
 equals them there is nothing to do.
@@ -7,6 +7,7 @@ equals them there is nothing to do.
 import fcntl
 import json
 import os
+import platform
 import re
 import shutil
 import subprocess
@@ -34,6 +35,8 @@ PINS = {
     "@modelcontextprotocol/conformance": "0.2.0-alpha.12",
     "@anthropic-ai/claude-code": "2.1.332",
     "@google/gemini-cli": "0.61.0",
+    "@sparticuz/chromium": "153.0.0",
+    "axe-core": "4.14.1",
 }
 FOLDER = DATA / "node"
 # Where the packages of this Python are.
@@ -41,19 +44,38 @@ SITE = Path(sysconfig.get_path("purelib"))
 # What a client may know of the machine: neither its owner's settings nor credentials.
 INHERITED = ("LANG", "LC_ALL", "TZ", "SSL_CERT_FILE", "NODE_EXTRA_CA_CERTS")
 
+# The package's Chromium is for Linux on x86-64 alone; it brings the libraries and fonts it needs.
+PACKAGED_FOR = ("Linux", "x86_64")
+BROWSERS = ("chromium", "chromium-browser", "google-chrome-stable", "google-chrome")
+UNPACK = "import chromium from '@sparticuz/chromium'; await chromium.executablePath();"
+FONTS = """<?xml version="1.0"?>
+<!DOCTYPE fontconfig SYSTEM "fonts.dtd">
+<fontconfig><dir prefix="relative">fonts</dir></fontconfig>
+"""
+
+GET_BROWSER = (
+    "Install one (macOS: brew install --cask google-chrome; Debian: sudo apt install chromium; elsewhere: "
+    "https://www.google.com/chrome/) and run this again."
+)
 GET_NODE = "Install Node.js 22 or newer (https://nodejs.org), which brings npm, and run this again."
 
 
 @dataclass(frozen=True)
 class HostTools:
-    """The fetched packages, and the Java that the Firebase emulators run on."""
+    """The fetched packages, the Java that the Firebase emulators run on, and a Chromium."""
 
     folder: Path
     java_home: Path
+    chromium: Path
 
     @property
     def node(self) -> Path:
         return self.folder / "node_modules/node/bin/node"
+
+    @property
+    def axe(self) -> Path:
+        """The script that looks for faults in a page's accessibility."""
+        return self.folder / "node_modules/axe-core/axe.min.js"
 
     def command(self, package: str, program: str) -> list[str]:
         """How to run one of a package's programs, whose path stands in the package's own description."""
@@ -77,6 +99,15 @@ class HostTools:
             **more,
         }
 
+    def chromium_environment(self, home: Path) -> dict[str, str]:
+        """What the Chromium sees; one that was unpacked here, also its libraries and fonts."""
+        unpacked = self.chromium.parent
+        if unpacked != _unpacked(self.folder):
+            return self.environment(home)
+        return self.environment(
+            home, LD_LIBRARY_PATH=str(unpacked / "al2023/lib"), FONTCONFIG_FILE=str(unpacked / "fonts/metacortex.conf")
+        )
+
 
 def main() -> int:
     """Fetch what is missing; the exit status is 1 with a sentence if that cannot be."""
@@ -87,13 +118,13 @@ def main() -> int:
     except (OpsError, OSError) as error:
         say(str(error))
         return 1
-    say(f"Node.js, hosts and clients are in {tools.folder}; Java is {tools.java_home}.")
+    say(f"Node.js, hosts and clients are in {tools.folder}; Java is {tools.java_home}; Chromium is {tools.chromium}.")
     return 0
 
 
 def provide() -> HostTools:
     """Everything there is to have, fetched where it is not there yet; raises OpsError with how to get it."""
-    tools = HostTools(FOLDER, find_java_home())
+    tools = HostTools(FOLDER, find_java_home(), find_chromium())
     FOLDER.mkdir(parents=True, exist_ok=True)
     with alone(FOLDER / ".lock"):
         if not _installed(tools):
@@ -110,6 +141,25 @@ def find_java_home() -> Path:
             return java.resolve().parent.parent
     found = f"the newest found is Java {newest}" if newest else "none was found"
     raise OpsError(f"The Firebase emulator suite needs Java {OLDEST_JAVA} or newer, and {found}. {GET_JAVA}")
+
+
+def find_chromium() -> Path:
+    """Where the package's Chromium is or will be, or the machine's where the package has none for it; raises OpsError."""
+    if (platform.system(), platform.machine()) == PACKAGED_FOR:
+        return _unpacked(FOLDER) / "chromium"
+    found = next(filter(None, map(shutil.which, BROWSERS)), None)
+    if found:
+        return Path(found)
+    for pattern in ("Google Chrome.app/Contents/MacOS/Google Chrome", "Chromium.app/Contents/MacOS/Chromium"):
+        if (program := emulator.ROOT_FOLDER / "Applications" / pattern).is_file():
+            return program
+    raise OpsError(
+        f"The tests of the sign-in pages need Chromium or Google Chrome, and neither was found. {GET_BROWSER}"
+    )
+
+
+def _unpacked(folder: Path) -> Path:
+    return folder / "chromium"
 
 
 def find_npm() -> list[str]:
@@ -175,7 +225,7 @@ def _install(tools: HostTools) -> None:
     stamp.unlink(missing_ok=True)
     (tools.folder / "package.json").write_text(_described())
     say(
-        f"Fetching {', '.join(PINS)} from npm into {tools.folder} (some minutes and 1 GB; only when the pins change) ..."
+        f"Fetching {', '.join(PINS)} from npm into {tools.folder} (some minutes and 1.4 GB; only when the pins change) ..."
     )
     options = ["--no-audit", "--no-fund", "--no-package-lock", "--loglevel=error"]
     with scratch_folder() as scratch:
@@ -192,6 +242,8 @@ def _install(tools: HostTools) -> None:
                 f" Its last words:\n{fetching.tail(15)}"
             )
     _require_node(tools)
+    if tools.chromium.parent == _unpacked(tools.folder):
+        _unpack_chromium(tools)
     stamp.write_text(_described())
 
 
@@ -203,6 +255,20 @@ def _require_node(tools: HostTools) -> None:
             f"The package node of npm brought no Node.js that runs to {tools.folder}. If npm is told to ignore scripts"
             " (npm config get ignore-scripts), allow them for this folder and run this again."
         )
+
+
+def _unpack_chromium(tools: HostTools) -> None:
+    """Have the package put its Chromium, which it brings compressed, where temporary files go: a folder of its own."""
+    folder = _unpacked(tools.folder)
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    # The package unpacks the libraries only where it believes to be at home.
+    env = {**os.environ, "TMPDIR": str(folder), "AWS_EXECUTION_ENV": "AWS_Lambda_nodejs22.x"}
+    command = [tools.node, "--input-type=module", "-e", UNPACK]
+    unpacking = subprocess.run(command, check=False, capture_output=True, text=True, cwd=tools.folder, env=env)
+    if unpacking.returncode or not tools.chromium.is_file():
+        raise OpsError(f"Chromium could not be unpacked to {folder}; is the disk full? It said:\n{unpacking.stderr}")
+    (folder / "fonts/metacortex.conf").write_text(FONTS)
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ CREATED_AT = "metadata.created_at"
 # Firestore cuts an indexed string at 1,500 bytes and pays for every index; these may be longer, or are never asked for.
 UNINDEXED = ("content", "summary", "retrieval_text", "media", "terms.counts", "metadata.artifact_refs")
 EVENTS = ("memory_events", "retrieval_query_events")
+SIGN_IN = ("oauth_requests", "oauth_grants", "owner_sessions")
 LARGEST = 2_048
 
 
@@ -52,12 +53,18 @@ def needed(collection: str, dimensions: int, field: str) -> dict[str, Any]:
             *(_index(name, filters, nearest) for name in (collection, f"{collection}_parts") for filters in _filters()),
             *(_index(collection, filters, *NEWEST_FIRST) for filters in _filters()),
             _index(collection, (ALWAYS, TOPIC), *OLDEST_FIRST),
+            _index("oauth_clients", ("used",), *OLDEST_REGISTRATION_FIRST),
         ],
         "fieldOverrides": [
             *(_override(collection, path) for path in (*UNINDEXED, field)),
             *(_override(f"{collection}_parts", path) for path in ("summary", "metadata.artifact_refs", field)),
             *(_override(name, "query") for name in ("retrieval_query_events", "retrieval_eval_cases")),
-            *(_override(name, "expires_at", ttl=True) for name in (f"{collection}_write_fingerprints", *EVENTS)),
+            *(
+                _override(name, "expires_at", ttl=True)
+                for name in (f"{collection}_write_fingerprints", *EVENTS, *SIGN_IN)
+            ),
+            _override("oauth_clients", "metadata"),
+            _override("oauth_requests", "state"),
         ],
     }
 
@@ -65,6 +72,10 @@ def needed(collection: str, dimensions: int, field: str) -> dict[str, Any]:
 NEWEST_FIRST = (
     {"fieldPath": CREATED_AT, "order": "DESCENDING"},
     # Ties by id: without this line Firestore would sort ids as it sorts times, the other way round.
+    {"fieldPath": "__name__", "order": "ASCENDING"},
+)
+OLDEST_REGISTRATION_FIRST = (
+    {"fieldPath": "registered_at", "order": "ASCENDING"},
     {"fieldPath": "__name__", "order": "ASCENDING"},
 )
 OLDEST_FIRST = ({"fieldPath": CREATED_AT, "order": "ASCENDING"}, {"fieldPath": "__name__", "order": "ASCENDING"})

@@ -10,7 +10,10 @@ from ops.processes import OpsError
 
 KIND = "metacortex-mirror"
 VERSION = 1
-_PASSING = ("memory_events", "retrieval_query_events", "_write_fingerprints", "_parts")
+_PASSING = (
+    *("memory_events", "retrieval_query_events", "_write_fingerprints", "_parts"),
+    *("oauth_clients", "oauth_requests", "oauth_grants", "owner_sessions", "owner_attempts"),
+)
 FORM = "One JSON object a line. Its document is a google.firestore.v1.Document with nothing but fields, in base64."
 
 

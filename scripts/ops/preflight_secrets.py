@@ -155,6 +155,14 @@ _HOW_TO_MAKE: Mapping[str, str] = {
         " `{store} --data-file profiles.json`, and remove the file"
     ),
     "GEMINI_API_KEY": "make a key at https://aistudio.google.com/apikey, and store it with `{store}`",
+    "OWNER_PASSPHRASE_HASH": (
+        "run `./scripts/metacortex owner passphrase --print > hash.txt`, then `{store} --data-file hash.txt`, and remove the"
+        " file"
+    ),
+    "GOOGLE_SIGN_IN_CLIENT_SECRET": (
+        "make an OAuth client for a web application at https://console.cloud.google.com/auth/clients, and store its secret"
+        " with `{store}`"
+    ),
 }
 
 

@@ -58,7 +58,15 @@ def _faults(environment: Mapping[str, str], told: Mapping[str, str]) -> list[str
 
 def _with_stand_ins(told: Mapping[str, str]) -> dict[str, str]:
     """The dotenv files' settings, and for each secret something that is valid."""
-    return {**told, **dict.fromkeys(SECRETS, ""), "MCP_ADMIN_TOKEN": _RANDOM, "GEMINI_API_KEY": _RANDOM}
+    with_google = told.get("GOOGLE_SIGN_IN_CLIENT_ID", "").strip()
+    return {
+        **told,
+        **dict.fromkeys(SECRETS, ""),
+        "MCP_ADMIN_TOKEN": _RANDOM,
+        "GEMINI_API_KEY": _RANDOM,
+        "OWNER_PASSPHRASE_HASH": f"$argon2id${_RANDOM}",
+        "GOOGLE_SIGN_IN_CLIENT_SECRET": _RANDOM if with_google else "",
+    }
 
 
 _RANDOM = secrets.token_urlsafe(32)

@@ -56,7 +56,7 @@ def add(  # noqa: PLR0913 - the options of a command
         typer.Option(metavar="ORIGIN", help="A browser origin it may call from, or * for any; may be repeated."),
     ] = None,
     url_token: Annotated[
-        bool, typer.Option("--url-token", help="Accept ?auth_token= too, for a client that can only enter a URL.")
+        bool, typer.Option("--url-token", help="Accept ?auth_token= too, where MCP_URL_TOKENS=true.")
     ] = False,
     print_json: PrintJson = False,
     file: File = SECRETS_FILE,
@@ -266,6 +266,7 @@ def _show_token(client_id: str, token: str, *, url_token: bool, print_json: bool
     lines = ["", f"  endpoint  {path}", f"  token     {token}"]
     if url_token:
         lines.append(f"  URL       {path}?auth_token=TOKEN, where a client can only enter a URL")
+        lines.append("            It opens nothing unless the installation also sets MCP_URL_TOKENS=true.")
     lines += ["", "The token is kept nowhere and not shown again: copy it now."]
     if print_json:
         say("\n".join(lines))

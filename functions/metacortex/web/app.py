@@ -22,6 +22,7 @@ from metacortex.web import cors
 from metacortex.web.auth import authenticate
 from metacortex.web.limits import Capacity, read_message, replaying, require_post
 from metacortex.web.responses import NOT_FOUND, Answer, Refused, failure
+from metacortex.web.sign_in import SignIn
 
 logger = logging.getLogger(__name__)
 
@@ -35,6 +36,7 @@ class Installation:
     settings: Settings
     mcp: ASGIApp
     rejections: Rejections
+    sign_in: SignIn | None = None
 
 
 def create_app(load: Callable[[], Awaitable[Installation]], *, project_id: str | None, service_name: str) -> Starlette:
@@ -54,6 +56,8 @@ def create_app(load: Callable[[], Awaitable[Installation]], *, project_id: str |
             WholePath(f"{prefix}/clients/{{client_id}}/mcp", endpoint),
         )
     ]
+    sign_in = SignInPaths(load)
+    routes += [WholePath(path, sign_in) for path in ("/oauth/{rest:path}", "/.well-known/{rest:path}")]
     app = Starlette(routes=routes, exception_handlers={404: _not_found, 405: _method_not_allowed})
     app.router.redirect_slashes = False
     return app
@@ -79,6 +83,23 @@ async def _not_found(_: Request, __: Exception) -> Response:
 async def _method_not_allowed(_: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     return JSONResponse({"error": "Method not allowed"}, 405, error.headers)
+
+
+class SignInPaths:
+    """The paths of the authorization server; where nobody signs in there are none."""
+
+    def __init__(self, load: Callable[[], Awaitable[Installation]]) -> None:
+        self._load = load
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        logs.trace_id.set(logs.trace_of(Headers(scope=scope)))
+        try:
+            sign_in = (await self._load()).sign_in
+        except ConfigurationError as error:
+            await _unavailable(error)(scope, receive, send)
+            return
+        app: ASGIApp = JSONResponse(NOT_FOUND, 404) if sign_in is None else await sign_in.app()
+        await app(scope, receive, send)
 
 
 class McpEndpoint:
@@ -113,7 +134,9 @@ class McpEndpoint:
             if request.method == "OPTIONS":
                 await cors.preflight()(scope, receive, answer)
                 return
-            authenticate(request, profile, url_tokens=installation.settings.url_tokens)
+            await authenticate(
+                request, profile, url_tokens=installation.settings.url_tokens, sign_in=installation.sign_in
+            )
             with self._capacity.call() as room:
                 require_post(request)
                 body = await read_message(request, room)

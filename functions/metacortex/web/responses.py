@@ -47,9 +47,14 @@ def origin_not_allowed() -> Refused:
     return Refused(403, "origin_not_allowed", {"error": "Origin not allowed"})
 
 
-def unauthorized() -> Refused:
-    challenge = {"WWW-Authenticate": 'Bearer realm="metacortex"'}
-    return Refused(401, "unauthorized", {"error": "Unauthorized"}, challenge)
+def unauthorized(*, resource_metadata: str = "", with_token: bool = False) -> Refused:
+    """`resource_metadata` is where a client finds out how to sign in (RFC 9728 §5.1); empty where nobody does."""
+    challenge = 'Bearer realm="metacortex"'
+    if resource_metadata:
+        # RFC 6750 §3: without a token there is no error to tell.
+        error = ', error="invalid_token"' if with_token else ""
+        challenge += f'{error}, resource_metadata="{resource_metadata}", scope="memory"'
+    return Refused(401, "unauthorized", {"error": "Unauthorized"}, {"WWW-Authenticate": challenge})
 
 
 def too_many_requests() -> Refused:

@@ -25,7 +25,7 @@ TOOLS = ["save_context", "search_context", "fetch_context"]
 
 
 def settings(emulator_host: str, **more: str) -> dict[str, str]:
-    return environment(FIRESTORE_EMULATOR_HOST=emulator_host, GCLOUD_PROJECT="demo-e2e", **more)
+    return environment(FIRESTORE_EMULATOR_HOST=emulator_host, GCLOUD_PROJECT="demo-e2e", MCP_URL_TOKENS="true", **more)
 
 
 @pytest.fixture(scope="module")

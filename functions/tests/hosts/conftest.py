@@ -40,6 +40,6 @@ def home() -> Generator[Path]:
 @pytest.fixture(scope="session")
 def function(emulator_host: str) -> Generator[Function]:
     """The function as production serves it."""
-    settings = environment(FIRESTORE_EMULATOR_HOST=emulator_host, GCLOUD_PROJECT="demo-hosts")
+    settings = environment(FIRESTORE_EMULATOR_HOST=emulator_host, GCLOUD_PROJECT="demo-hosts", MCP_URL_TOKENS="true")
     with running_function(settings) as running:
         yield running

@@ -106,7 +106,10 @@ def test_its_account_may_read_the_secrets_that_are_bound_and_no_other(deployment
 def test_the_code_and_its_lock_are_uploaded_and_nothing_that_lies_beside_them(deployment: Deployment) -> None:
     package = [str(path.relative_to(FUNCTIONS)) for path in FUNCTIONS.rglob("metacortex/**/*.py")]
     bytecode = [cache_from_source(path) for path in package]
-    assert deployment.uploaded == sorted(["main.py", "requirements.txt", *package, *bytecode])
+    templates = FUNCTIONS / "metacortex/web/oauth/templates"
+    pages = [str(path.relative_to(FUNCTIONS)) for path in templates.iterdir() if path.suffix in {".html", ".css"}]
+    assert pages
+    assert deployment.uploaded == sorted(["main.py", "requirements.txt", *package, *bytecode, *pages])
 
 
 def test_the_bytecode_that_is_uploaded_is_of_this_code_whenever_it_was_written(deployment: Deployment) -> None:

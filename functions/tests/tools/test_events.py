@@ -341,7 +341,8 @@ async def test_no_content_image_credential_or_artifact_ref_is_in_any_event() -> 
     seeing = plane_models(
         embedder=FailingEmbedder(errors=[RuntimeError(CANARY)]), describer=SeeingImages(f"{CANARY} at 10")
     )
-    service = Service(settings=environment(RETRIEVAL_EVENT_LOGGING_ENABLED="true"), models=seeing)
+    settings = environment(RETRIEVAL_EVENT_LOGGING_ENABLED="true", MCP_URL_TOKENS="true")
+    service = Service(settings=settings, models=seeing)
     image = {"image_base64": PNG_BASE64, "image_mime_type": "image/png"}
     calls: list[dict[str, Any]] = [
         {},

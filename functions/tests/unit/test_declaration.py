@@ -1,4 +1,4 @@
-"""Gemini's key is bound where the dotenv files that are deployed choose its route, as Firebase's command line reads them."""
+"""A secret is bound where the dotenv files that are deployed need it, as Firebase's command line reads them."""
 
 import json
 from pathlib import Path
@@ -85,3 +85,39 @@ def test_a_wrong_dotenv_file_breaks_nothing(source: Path) -> None:
     assert key_is_bound(source, DEPLOYED)
     (source / ".env.production").mkdir()
     assert key_is_bound(source, DEPLOYED)
+
+
+# --- Signing in ---
+
+BASE = "PUBLIC_BASE_URL=https://memory.example.org\n"
+GOOGLE = "GOOGLE_SIGN_IN_CLIENT_ID=an-id.apps.example.org\n"
+PASSPHRASE_HASH = "OWNER_PASSPHRASE_HASH"
+GOOGLE_SECRET = "GOOGLE_SIGN_IN_CLIENT_SECRET"
+
+
+@pytest.mark.parametrize(
+    ("text", "bound"),
+    [
+        (BASE, [PASSPHRASE_HASH]),
+        ('export PUBLIC_BASE_URL = "https://memory.example.org:8443" # here\n', [PASSPHRASE_HASH]),
+        (BASE + GOOGLE, [GOOGLE_SECRET]),
+        (GOOGLE, [GOOGLE_SECRET]),
+        (f"{BASE}GOOGLE_SIGN_IN_CLIENT_ID=\n", [PASSPHRASE_HASH]),
+        (f"{BASE}MODEL_PROVIDER=gemini\n", ["GEMINI_API_KEY", PASSPHRASE_HASH]),
+        (f"{BASE}PUBLIC_BASE_URL=\n", []),
+        (f"#{BASE}#{GOOGLE}", []),
+    ],
+)
+def test_the_secret_of_the_way_in_which_the_owner_signs_in_is_bound(source: Path, text: str, bound: list[str]) -> None:
+    (source / ".env").write_text(text)
+    assert secrets({}, source) == (*ALWAYS, *bound)
+
+
+def test_the_file_of_the_project_turns_signing_in_on_off_or_over_to_google(source: Path) -> None:
+    (source / ".env.production").write_text(BASE)
+    assert secrets({}, source) == ALWAYS
+    assert secrets(DEPLOYED, source) == (*ALWAYS, PASSPHRASE_HASH)
+    (source / ".env").write_text(GOOGLE)
+    assert secrets(DEPLOYED, source) == (*ALWAYS, GOOGLE_SECRET)
+    (source / ".env.production").write_text("PUBLIC_BASE_URL=\nGOOGLE_SIGN_IN_CLIENT_ID=\n")
+    assert secrets(DEPLOYED, source) == ALWAYS

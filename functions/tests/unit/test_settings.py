@@ -18,6 +18,20 @@ A_TOKEN = "k9Xw2TqLr7VbNc4Z"
 ANYTHING = "gemini-embedding-2"
 NAMES = {setting.name: setting for setting in TABLE}
 
+HASH = "$argon2id$v=19$m=65536,t=3,p=4$c29tZXNhbHQ$" + "A" * 43
+ORIGINS = ["https://memory.example.org", "https://memory.example.org:8443", "http://127.0.0.1:5001", "http://localhost"]
+NO_ORIGINS = [
+    "memory.example.org",
+    "http://memory.example.org",
+    "https://memory.example.org/",
+    "https://Memory.example.org",
+]
+# A way of signing in that is whole, so that a single setting of it is no fault.
+GOOGLE = {
+    "GOOGLE_SIGN_IN_CLIENT_ID": ANYTHING,
+    "GOOGLE_SIGN_IN_CLIENT_SECRET": ANYTHING,
+    "OWNER_EMAIL": "owner@example.org",
+}
 VALID: dict[str, list[tuple[str, Any]]] = {
     "MCP_ADMIN_TOKEN": [(A_TOKEN, A_TOKEN), (f" {A_TOKEN}\n", A_TOKEN)],
     "MCP_ALLOWED_ORIGINS": [
@@ -34,6 +48,13 @@ VALID: dict[str, list[tuple[str, Any]]] = {
     "MCP_ALLOWED_FILTER_STATES": [("wip,active", ("active", "wip")), (",".join(STATES), STATES)],
     "MCP_CLIENT_PROFILES_JSON": [("[]", "[]")],
     "MCP_URL_TOKENS": [("true", True), ("FALSE", False)],
+    "PUBLIC_BASE_URL": [(url, url) for url in ORIGINS],
+    "OWNER_PASSPHRASE_HASH": [(HASH, HASH)],
+    "GOOGLE_SIGN_IN_CLIENT_ID": [(ANYTHING, ANYTHING)],
+    "GOOGLE_SIGN_IN_CLIENT_SECRET": [(ANYTHING, ANYTHING)],
+    "GOOGLE_SIGN_IN_ISSUER": [(url, url) for url in ORIGINS],
+    "OWNER_EMAIL": [("owner@example.org", "owner@example.org")],
+    "OWNER_SUBJECT": [("1234567890", "1234567890")],
     "MODEL_PROVIDER": [(provider, provider) for provider in ("vertex", "gemini", "local")],
     "GEMINI_API_KEY": [(ANYTHING, ANYTHING)],
     "GEMINI_EMBEDDING_MODEL": [(ANYTHING, ANYTHING)],
@@ -84,6 +105,10 @@ INVALID: dict[str, list[str]] = {
     "MCP_ALLOWED_FILTER_STATES": ["draft", "*", ",,", "Active", "active,none"],
     "MCP_CLIENT_PROFILES_JSON": ["{}", "null", "1", '"x"', "[1]", "[", "x", "[" * 100_000],
     "MCP_URL_TOKENS": FLAGS,
+    "PUBLIC_BASE_URL": NO_ORIGINS,
+    "GOOGLE_SIGN_IN_ISSUER": NO_ORIGINS,
+    "OWNER_PASSPHRASE_HASH": ["correct horse battery staple", "$2b$12$abcdefghijklmnopqrstuv", "$argon2id$short"],
+    "OWNER_EMAIL": ["owner", "owner@", "@example.org", "two words@example.org"],
     "MODEL_PROVIDER": ["openai", "Local", "vertex,local"],
     "GEMINI_EMBEDDING_DIMENSIONS": ["127", "2049", "-768", "768.0", "7e2", "٧٦٨", "1_000", "0x100", "9" * 5_000],
     "MEMORY_COLLECTION": COLLECTIONS,
@@ -114,7 +139,7 @@ def test_every_setting_of_the_table_is_tested_here() -> None:
 @pytest.mark.parametrize(("name", "text", "value"), [(name, *pair) for name, pairs in VALID.items() for pair in pairs])
 def test_a_valid_value_is_read(name: str, text: str, value: object) -> None:
     # With a key, so that the gemini route is whole.
-    assert getattr(load(environment(GEMINI_API_KEY="k") | {name: text}), NAMES[name].field) == value
+    assert getattr(load(environment(GEMINI_API_KEY="k", **GOOGLE) | {name: text}), NAMES[name].field) == value
 
 
 @pytest.mark.parametrize(
@@ -130,7 +155,7 @@ def test_an_invalid_value_is_one_fault_that_begins_with_its_name(name: str, text
 
 @pytest.mark.parametrize("name", sorted(NAMES.keys() - INVALID.keys()))
 def test_a_setting_without_invalid_values_takes_any_text(name: str) -> None:
-    assert getattr(load(environment(**{name: "any text: {}"})), NAMES[name].field) == "any text: {}"
+    assert getattr(load(environment(**GOOGLE) | {name: "any text: {}"}), NAMES[name].field) == "any text: {}"
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name != "MCP_ADMIN_TOKEN"])

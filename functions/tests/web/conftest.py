@@ -4,12 +4,12 @@ from collections.abc import Generator
 
 import pytest
 
-from builders import Service
+from builders import Service, environment
 from web.wire import Wire, serving
 
 
 @pytest.fixture(scope="module")
 def wire() -> Generator[Wire]:
-    """The whole service behind uvicorn."""
-    with serving(Service().app) as wire:
+    """The whole service behind uvicorn, with tokens in URLs allowed."""
+    with serving(Service(environment(MCP_URL_TOKENS="true")).app) as wire:
         yield wire

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -25,11 +25,11 @@ async def status(service: Service, *authorization: str | bytes, profile: str = "
     return response.status_code
 
 
-def with_agent(**fields: Any) -> Service:
-    """A service whose agent profile has other fields."""
+def with_agent(settings: Mapping[str, str] | None = None, **fields: Any) -> Service:
+    """A service whose agent profile has other fields, and which has other settings."""
     agent = {**PROFILES[0], **fields}
     profiles = [{name: value for name, value in agent.items() if value is not None}, *PROFILES[1:]]
-    return Service(environment(MCP_CLIENT_PROFILES_JSON=json.dumps(profiles)))
+    return Service(environment(MCP_CLIENT_PROFILES_JSON=json.dumps(profiles), **(settings or {})))
 
 
 @pytest.mark.parametrize("profile", TOKENS)
@@ -113,32 +113,37 @@ async def test_a_token_stored_with_a_trailing_newline_is_the_token(service: Serv
 # --- Tokens in the URL ---
 
 
-async def test_a_scoped_endpoint_takes_its_token_from_the_url(service: Service) -> None:
-    assert await status(service, auth_token=TOKEN) == 200
+@pytest.fixture
+def url_service() -> Service:
+    """An installation that takes them."""
+    return Service(environment(MCP_URL_TOKENS="true"))
 
 
-async def test_the_admin_endpoint_takes_no_token_from_the_url(service: Service) -> None:
-    assert await status(service, profile="default", auth_token=TOKENS["default"]) == 401
+async def test_tokens_in_the_url_are_taken_only_where_the_owner_says_so(service: Service) -> None:
+    assert await status(service, auth_token=TOKEN) == 401
+    assert await status(service, f"Bearer {TOKEN}", auth_token=TOKEN) == 200
 
 
-async def test_a_profile_can_refuse_tokens_in_the_url(service: Service) -> None:
-    service = with_agent(allowUrlToken=False)
+async def test_a_scoped_endpoint_takes_its_token_from_the_url(url_service: Service) -> None:
+    assert await status(url_service, auth_token=TOKEN) == 200
+
+
+async def test_the_admin_endpoint_takes_no_token_from_the_url(url_service: Service) -> None:
+    assert await status(url_service, profile="default", auth_token=TOKENS["default"]) == 401
+
+
+async def test_a_profile_can_refuse_tokens_in_the_url() -> None:
+    service = with_agent({"MCP_URL_TOKENS": "true"}, allowUrlToken=False)
     assert await status(service, auth_token=TOKEN) == 401
     assert await status(service, f"Bearer {TOKEN}") == 200
     assert await status(service, profile="reader", auth_token=TOKENS["reader"]) == 200
 
 
-async def test_an_installation_can_refuse_tokens_in_the_url() -> None:
-    service = Service(environment(MCP_URL_TOKENS="false"))
-    assert await status(service, auth_token=TOKEN) == 401
-    assert await status(service, f"Bearer {TOKEN}", auth_token=TOKEN) == 200
-
-
 @pytest.mark.parametrize(
     ("header", "in_url", "expected"), [(TOKEN, "wrong", 200), ("wrong", TOKEN, 401), ("", TOKEN, 401)]
 )
-async def test_the_header_wins_over_the_url(service: Service, header: str, in_url: str, expected: int) -> None:
-    assert await status(service, f"Bearer {header}", auth_token=in_url) == expected
+async def test_the_header_wins_over_the_url(url_service: Service, header: str, in_url: str, expected: int) -> None:
+    assert await status(url_service, f"Bearer {header}", auth_token=in_url) == expected
 
 
 @pytest.mark.parametrize(
@@ -161,17 +166,17 @@ async def test_the_header_wins_over_the_url(service: Service, header: str, in_ur
     ],
     ids=lambda query: query[:40],
 )
-async def test_any_other_query_is_unauthorized(service: Service, query: str) -> None:
-    response = await ask(service, f"{path_of('agent')}?{query}", JSON_HEADERS)
+async def test_any_other_query_is_unauthorized(url_service: Service, query: str) -> None:
+    response = await ask(url_service, f"{path_of('agent')}?{query}", JSON_HEADERS)
     assert response.status_code == 401
 
 
 @pytest.mark.parametrize("host", ["x#", "x?auth_token=wrong", "[", "x/"])
-async def test_no_host_header_hides_the_token_in_the_url(service: Service, host: str) -> None:
-    response = await ask(service, f"{path_of('agent')}?auth_token={TOKEN}", JSON_HEADERS | {"host": host})
+async def test_no_host_header_hides_the_token_in_the_url(url_service: Service, host: str) -> None:
+    response = await ask(url_service, f"{path_of('agent')}?auth_token={TOKEN}", JSON_HEADERS | {"host": host})
     assert response.status_code == 200
 
 
 @pytest.mark.parametrize("host", [f"x?auth_token={TOKEN}", f"x?auth_token={TOKEN}#"])
-async def test_no_host_header_brings_a_token(service: Service, host: str) -> None:
-    assert (await ask(service, headers=JSON_HEADERS | {"host": host})).status_code == 401
+async def test_no_host_header_brings_a_token(url_service: Service, host: str) -> None:
+    assert (await ask(url_service, headers=JSON_HEADERS | {"host": host})).status_code == 401

@@ -24,7 +24,7 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def function(emulator_host: str, log: Path) -> Generator[Function]:
-    settings = environment(FIRESTORE_EMULATOR_HOST=emulator_host, GCLOUD_PROJECT=PROJECT)
+    settings = environment(FIRESTORE_EMULATOR_HOST=emulator_host, GCLOUD_PROJECT=PROJECT, MCP_URL_TOKENS="true")
     with running_function(settings, log=log) as function:
         yield function
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from builders import JSON_HEADERS, PROJECT, TOKENS, Service, bearer, path_of
+from builders import JSON_HEADERS, PROJECT, TOKENS, Service, bearer, environment, path_of
 from logged import logged
 from metacortex import logs
 from web.edge import LISTING, VALID
@@ -17,6 +17,12 @@ MODERN = {"mcp-protocol-version": "2026-07-28", "mcp-method": "tools/call", "mcp
 
 def calling(tool: str, **arguments: object) -> dict[str, Any]:
     return {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": tool, "arguments": arguments}}
+
+
+@pytest.fixture
+def service() -> Service:
+    """The whole service, with tokens in URLs allowed."""
+    return Service(environment(MCP_URL_TOKENS="true"))
 
 
 REQUESTS: dict[str, dict[str, Any]] = {

@@ -1,0 +1,133 @@
+"""The authorization server's paths. Nothing of this is imported before one of them is asked for."""
+
+import logging
+import uuid
+from collections.abc import Awaitable, Callable
+
+from starlette.applications import Starlette
+from starlette.middleware.cors import CORSMiddleware
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route, request_response
+from starlette.types import ASGIApp
+
+from metacortex.errors import MetaCortexError
+from metacortex.oauth.errors import Gone, OAuthError
+from metacortex.oauth.owner import Owner
+from metacortex.oauth.ports import ProviderSignIn
+from metacortex.oauth.service import Authorization
+from metacortex.web.oauth import pages
+from metacortex.web.oauth.browser import Browser
+from metacortex.web.oauth.discovery import Discovery
+from metacortex.web.oauth.tokens import NO_STORE, Tokens
+from metacortex.web.responses import NOT_FOUND
+
+Handler = Callable[[Request], Awaitable[Response]]
+
+RESOURCE = "/.well-known/oauth-protected-resource"
+SERVER = ("/.well-known/oauth-authorization-server", "/.well-known/openid-configuration")
+REQUESTS_AT_ONCE = 16
+
+logger = logging.getLogger(__name__)
+
+
+def create_oauth_app(authorization: Authorization, owner: Owner, provider: ProviderSignIn | None) -> ASGIApp:
+    discovery, tokens, browser = (
+        Discovery(authorization),
+        Tokens(authorization),
+        Browser(authorization, owner, provider),
+    )
+    limit = _Limit()
+    routes = [
+        _public(RESOURCE, discovery.of_origin),
+        _public(f"{RESOURCE}/clients/{{client_id}}/mcp", discovery.of_endpoint),
+        *(_public(path, discovery.of_server) for server in SERVER for path in (server, f"{server}/{{suffix:path}}")),
+        _for_clients("/oauth/register", limit.around(tokens.register)),
+        _for_clients("/oauth/token", limit.around(tokens.token)),
+        _for_clients("/oauth/revoke", limit.around(tokens.revoke)),
+        _for_people("/oauth/authorize", limit.around(browser.authorize), "GET", "POST"),
+        _for_people("/oauth/sign-in", limit.around(browser.sign_in), "POST"),
+        _for_people("/oauth/google", limit.around(browser.to_google), "GET"),
+        _for_people("/oauth/google/callback", limit.around(browser.from_google), "GET"),
+        _for_people("/oauth/consent", limit.around(browser.consent), "GET", "POST"),
+    ]
+    app = Starlette(routes=routes, exception_handlers={404: _not_found, 405: _method_not_allowed})
+    app.router.redirect_slashes = False
+    return app
+
+
+class _Limit:
+    """How many requests that need no credential this instance serves at once: none of them may crowd out the owner's."""
+
+    def __init__(self) -> None:
+        self._free = REQUESTS_AT_ONCE
+
+    def around(self, handler: Handler) -> Handler:
+        async def limited(request: Request) -> Response:
+            if self._free == 0:
+                raise OAuthError("temporarily_unavailable", "Too many requests at once; try again in a second.", 429)
+            self._free -= 1
+            try:
+                return await handler(request)
+            finally:
+                self._free += 1
+
+        return limited
+
+
+def _public(path: str, handler: Handler) -> Route:
+    """A document that any web page may read."""
+    return Route(path, _cors(_answering(handler, _as_json), "GET"), methods=["GET", "OPTIONS"])
+
+
+def _for_clients(path: str, handler: Handler) -> Route:
+    """An endpoint of clients, of which some run in web pages. No cookie counts here, so any page may call it."""
+    return Route(path, _cors(_answering(handler, _as_json), "POST"), methods=["POST", "OPTIONS"])
+
+
+def _for_people(path: str, handler: Handler, *methods: str) -> Route:
+    return Route(path, _answering(handler, _as_page), methods=list(methods))
+
+
+def _cors(handler: Handler, method: str) -> ASGIApp:
+    answering = request_response(handler)
+    return CORSMiddleware(answering, allow_origins=["*"], allow_methods=[method], allow_headers=["*"], max_age=3600)
+
+
+def _answering(handler: Handler, shown: Callable[[OAuthError], Response]) -> Handler:
+    """A handler whose refusals are answers: `shown` makes them for whoever reads them."""
+
+    async def answer(request: Request) -> Response:
+        try:
+            return await handler(request)
+        except OAuthError as error:
+            return shown(error)
+        except Gone as gone:
+            return pages.message("This cannot go on", gone.says, 400)
+        except MetaCortexError as error:
+            return shown(OAuthError("temporarily_unavailable", error.message, 503))
+        except Exception:
+            request_id = uuid.uuid4().hex
+            logger.exception("Signing in failed unexpectedly (requestId %s)", request_id)
+            return shown(
+                OAuthError("server_error", f"Something unexpected happened; the log has it as {request_id}.", 500)
+            )
+
+    return answer
+
+
+def _as_json(error: OAuthError) -> Response:
+    headers = {**NO_STORE, "Retry-After": "1"} if error.status_code in {429, 503} else NO_STORE
+    return JSONResponse({"error": error.code, "error_description": error.description}, error.status_code, headers)
+
+
+def _as_page(error: OAuthError) -> Response:
+    return pages.message("This request cannot be answered", error.description, error.status_code)
+
+
+async def _not_found(_: Request, __: Exception) -> Response:
+    return JSONResponse(NOT_FOUND, 404)
+
+
+async def _method_not_allowed(_: Request, __: Exception) -> Response:
+    return JSONResponse({"error": "Method not allowed"}, 405)
