@@ -62,6 +62,8 @@ from metacortex.together import together
 COMMIT_ATTEMPTS = 3
 WIDER_CANDIDATES = 1_000
 LONG_TEXT = 10_000
+# Of Chinese each character makes a term.
+LONG_QUERY = 2_000
 # Each holds all its sources, up to 8 MB of them, for as long as a model takes.
 MERGES_AT_ONCE = 4
 SIMILAR = 3
@@ -304,7 +306,7 @@ class MemoryService:
         state = profile.readable(request.branch_state)
         limit = request.limit or self._options.results
         filters = SearchFilters(branch_state=state, topic=request.topic, origin=request.origin)
-        words = query_terms(request.query) if self._options.lexical_weight else ()
+        words = await _asked_terms(request.query) if self._options.lexical_weight else ()
         expected = self._last_space or await self._first_space()
         if expected is None:
             return Found(matches=(), branch_state=state, limit=limit)
@@ -604,6 +606,10 @@ async def _require_room(draft: Draft) -> None:
 def words_bytes(counts: Mapping[str, int]) -> int:
     """What words take in a document: each once, with a mark, and again with its number where that is more than one."""
     return sum(len(word.encode()) + 2 + (len(word.encode()) + 9 if often > 1 else 0) for word, often in counts.items())
+
+
+async def _asked_terms(query: str) -> tuple[str, ...]:
+    return await aside(query_terms, query) if len(query) > LONG_QUERY else query_terms(query)
 
 
 async def _terms(text: str, metadata: Metadata) -> dict[str, int]:

@@ -1,6 +1,7 @@
 """Whether each configured model does its work: one embedding, one image described, one merge, all of text made up here."""
 
 import importlib
+import re
 import struct
 import time
 import zlib
@@ -20,6 +21,7 @@ TEXT = "The owl lives in the barn."
 TOPIC = "a check of the models"
 SIDE = 64
 MONDAY, TUESDAY = 1_767_600_000_000, 1_767_686_400_000
+MODEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._ @-]*(/[A-Za-z0-9][A-Za-z0-9._@-]*)*")
 CANNOT_BE_SENT = "What is configured cannot be sent; look for letters and signs that do not belong into it."
 YOUR_IDENTITY = "On this machine that is the identity of `gcloud auth application-default login`."
 
@@ -91,9 +93,11 @@ async def _check(subject: Subject, ask: Callable[[Models], Awaitable[tuple[Statu
     try:
         status, detail = await ask(models)
     except MetaCortexError as error:
-        status, detail = Status.FAILED, _told(error.message, subject, models)
+        # Google's client refuses such a model before it sends anything, in words that say nothing of that.
+        says = error.message if MODEL.fullmatch(subject.model) else CANNOT_BE_SENT
+        status, detail = Status.FAILED, _told(says, subject, models)
     except ValueError:
-        # Google's client refuses such a model, location or key before it sends anything.
+        # And such a location or key.
         status, detail = Status.FAILED, _told(CANNOT_BE_SENT, subject, models)
     latency_ms = round((time.perf_counter() - began) * 1000, 1)
     return Check(subject, status, latency_ms, detail, _warning(subject))

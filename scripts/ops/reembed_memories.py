@@ -9,7 +9,6 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from google.api_core.exceptions import InvalidArgument
 from google.cloud.firestore_v1.async_batch import AsyncWriteBatch
 from google.cloud.firestore_v1.async_client import AsyncClient
 from google.cloud.firestore_v1.base_document import DocumentSnapshot
@@ -26,7 +25,7 @@ from metacortex.adapters.firestore_documents import (
     encode_parts,
     part_ids,
 )
-from metacortex.errors import Unavailable
+from metacortex.errors import TooLarge, Unavailable
 from metacortex.spaces import FIRST_VECTOR_FIELD, WorkingSpace
 from ops.stored_texts import Model, Pace, StoredText, Vector, stored_text
 
@@ -76,7 +75,7 @@ class InOneSpace:
         """Stores a memory's vectors and parts in one commit; False where it has some by now, or is gone.
 
         Where another client changed the memory meanwhile, what is stored beside the vectors is read again. Raises
-        InvalidArgument where the store does not take it, as one that is too large then.
+        TooLarge where the store does not take it any more.
         """
         snapshot = memory.snapshot
         for _ in range(ATTEMPTS):
@@ -194,7 +193,7 @@ class Filling:
     async def _store(self, memory: Lacking, vectors: Sequence[Vector]) -> bool:
         try:
             return await self._space.add(memory, vectors)
-        except InvalidArgument:
+        except TooLarge:
             self.refused.append(memory.snapshot.id)
             return False
 

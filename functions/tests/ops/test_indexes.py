@@ -21,11 +21,12 @@ def test_the_file_in_the_repository_is_that_of_the_defaults() -> None:
 
 def test_another_collection_size_and_field_get_their_own() -> None:
     found = json.loads(printed("--collection", "mine", "--dimensions", "1536", "--field", "embedding_2"))
-    assert {index["collectionGroup"] for index in found["indexes"]} == {"mine", "mine_parts"}
+    assert {index["collectionGroup"] for index in found["indexes"]} == {"mine", "mine_parts", "oauth_clients"}
     vectors = [field for index in found["indexes"] for field in index["fields"] if "vectorConfig" in field]
     assert vectors == [{"fieldPath": "embedding_2", "vectorConfig": {"dimension": 1536, "flat": {}}}] * 8
     expiring = [field["collectionGroup"] for field in found["fieldOverrides"] if field.get("ttl")]
-    assert expiring == ["mine_write_fingerprints", "memory_events", "retrieval_query_events"]
+    events = ["memory_events", "retrieval_query_events"]
+    assert expiring == ["mine_write_fingerprints", *events, "oauth_requests", "oauth_grants", "owner_sessions"]
 
 
 @pytest.mark.parametrize("dimensions", ["0", "2049", "many"])

@@ -281,7 +281,8 @@ def policy(collection: str, state: str = "ACTIVE") -> dict[str, Any]:
     return {"name": f"{group}/fields/expires_at", "ttlConfig": {"state": state}}
 
 
-EXPIRING = ("memory_vectors_write_fingerprints", "memory_events", "retrieval_query_events")
+SIGN_IN = ("oauth_requests", "oauth_grants", "owner_sessions")
+EXPIRING = ("memory_vectors_write_fingerprints", "memory_events", "retrieval_query_events", *SIGN_IN)
 
 
 def named(*listed: tuple[str, str]) -> CollectionSpaces:
@@ -295,13 +296,14 @@ async def test_indexes_and_policies_that_are_there_are_ready(gcloud: Gcloud) -> 
     assert seen.indexes
     assert seen.ttl
     assert (seen.indexes.needed, seen.indexes.missing, seen.indexes.unfinished) == (len(wanted), (), ())
-    assert (seen.ttl.needed, seen.ttl.missing, seen.ttl.unfinished) == (3, (), ())
+    assert (seen.ttl.needed, seen.ttl.missing, seen.ttl.unfinished) == (len(EXPIRING), (), ())
 
 
 async def test_what_is_missing_or_being_made_is_named_for_every_space(gcloud: Gcloud) -> None:
     [first, *others] = needed("memory_vectors", 768, "embedding")["indexes"]
     listed = [made(first, "CREATING"), *map(made, others)]
-    gcloud(listed, [policy("memory_events"), policy("retrieval_query_events", "CREATING")])
+    ready = [policy(name) for name in ("memory_events", *SIGN_IN)]
+    gcloud(listed, [*ready, policy("retrieval_query_events", "CREATING")])
     seen = await indexes(IN_PRODUCTION, named(("a@768/plain", "embedding"), ("b@128/plain", "embedding_2")))
     assert seen.indexes
     assert seen.ttl
