@@ -81,16 +81,11 @@ def terms_about(text: str, told: Sequence[str]) -> dict[str, int]:
     return {term: about[term] + counts[term] for term in (*first, *rest)}
 
 
-def terms(text: str) -> dict[str, int]:
-    """The terms of a text and how often each stands in it; of more than 300, identifiers and numbers first, then the first.
+def _chosen(found: Sequence[str], room: int) -> Sequence[str]:
+    """Of more terms than there is room for, identifiers and numbers first, then the first.
 
     Identifiers leave half of the room to words where there are as many; single characters come after other words.
     """
-    counts = Counter(_terms(text, stored=True))
-    return {term: counts[term] for term in _chosen(list(counts), MOST_TERMS)}
-
-
-def _chosen(found: Sequence[str], room: int) -> Sequence[str]:
     if len(found) <= room:
         return found
     identifiers = [term for term in found if is_identifier(term)]

@@ -4,6 +4,7 @@ import os
 import signal
 import uuid
 from collections.abc import AsyncGenerator, Generator
+from pathlib import Path
 from typing import Any
 
 import grpc.aio
@@ -13,11 +14,13 @@ from hypothesis import settings
 
 from builders import PROJECT, Service
 from channel import Channel
+from gemini_api import GeminiApi, surroundings
 from metacortex.adapters.firestore_client import create_client
 from metacortex.adapters.firestore_events import FirestoreEvents
 from metacortex.adapters.firestore_memories import FirestoreMemories
 from metacortex.bootstrap import Stores
 from ops.emulator import EmulatorUnavailable, clear, running_emulator
+from web.wire import serving
 
 # What functions in processes of their own are given. Every other test has a project to itself.
 SHARED_PROJECTS = ("demo-e2e", "demo-self-check", "demo-smoke", PROJECT)
@@ -84,6 +87,16 @@ def firestore_stores(firestore: AsyncClient) -> Stores:
 def service() -> Service:
     """The whole service over the in-memory store, with vectors that a test chooses by its texts."""
     return Service()
+
+
+@pytest.fixture
+def api(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[GeminiApi]:
+    """The Gemini API on this machine, where both routes find it, and an identity that it knows."""
+    api = GeminiApi()
+    with serving(api.app) as wire:
+        for name, value in surroundings(f"http://127.0.0.1:{wire.port}", tmp_path).items():
+            monkeypatch.setenv(name, value)
+        yield api
 
 
 @pytest.fixture

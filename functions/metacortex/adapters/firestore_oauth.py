@@ -21,7 +21,6 @@ REQUESTS = "oauth_requests"
 GRANTS = "oauth_grants"
 SESSIONS = "owner_sessions"
 ATTEMPTS = "owner_attempts"
-COLLECTIONS = (CLIENTS, REQUESTS, GRANTS, SESSIONS, ATTEMPTS)
 # Of registrations that nobody used, one more than comes is removed, so that their number falls back in any case.
 REMOVED_AT_ONCE = 10
 LISTED = 500

@@ -13,7 +13,6 @@ from authlib.integrations.starlette_client import OAuth
 from metacortex.oauth.grants import new_secret
 from metacortex.oauth.ports import SignInRefused
 
-ISSUER = "https://accounts.google.com"
 SECONDS = 10.0
 # Google signs with this; what else a provider may offer, no signature among it, is not looked at.
 ALGORITHMS = ("RS256",)
@@ -34,7 +33,7 @@ class GoogleOwner:
     client_secret: str = field(repr=False)
     email: str
     subject: str
-    issuer: str = ISSUER
+    issuer: str
 
 
 class GoogleSignIn:

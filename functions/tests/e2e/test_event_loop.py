@@ -6,20 +6,18 @@ import gc
 import itertools
 import json
 import random
-from collections.abc import AsyncGenerator, Callable, Generator, Sequence
-from pathlib import Path
+from collections.abc import AsyncGenerator, Callable, Sequence
 from typing import Any
 
 import httpx2
 import pytest
 
 from builders import JSON_HEADERS, Service, bearer, environment, path_of
-from gemini_api import GeminiApi, surroundings
+from gemini_api import GeminiApi
 from images import PNG, PNG_BASE64
 from loop_watch import Watchdog
 from metacortex.bootstrap import Stores, models
 from metacortex.settings import load
-from web.wire import serving
 
 pytestmark = pytest.mark.slow
 
@@ -49,15 +47,6 @@ WORDS = [
 @pytest.fixture(params=["gemini", "vertex", "local"])
 def route(request: pytest.FixtureRequest) -> str:
     return request.param
-
-
-@pytest.fixture
-def api(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[GeminiApi]:
-    api = GeminiApi()
-    with serving(api.app) as wire:
-        for name, value in surroundings(f"http://127.0.0.1:{wire.port}", tmp_path).items():
-            monkeypatch.setenv(name, value)
-        yield api
 
 
 @pytest.fixture

@@ -2,16 +2,14 @@
 
 import json
 import os
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
+from collections.abc import AsyncGenerator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import grpc.aio
 import pytest
 from google.cloud.firestore_v1 import GeoPoint
 from google.cloud.firestore_v1.async_client import AsyncClient
-from google.cloud.firestore_v1.types import CommitRequest
 from google.cloud.firestore_v1.vector import Vector
 from starlette.responses import JSONResponse, Response
 from typer.testing import Result
@@ -30,7 +28,7 @@ from archives import (
 from builders import Service, plane_models
 from channel import Channel, Meanwhile
 from fakes import SeeingImages
-from gemini_api import GeminiApi, failure, surroundings, text_in, vector_of
+from gemini_api import GeminiApi, failure, text_in, vector_of
 from images import PNG_BASE64
 from metacortex.adapters.firestore_events import FirestoreEvents
 from metacortex.adapters.firestore_memories import FirestoreMemories
@@ -38,7 +36,6 @@ from metacortex.adapters.local_models import LocalEmbedder
 from metacortex.bootstrap import Stores
 from metacortex.ports import Document
 from old_data import MEMORIES, store
-from web.wire import serving
 
 LOCAL_SPACE = LocalEmbedder.space.id
 KEY = "a-gemini-key-of-the-tests"
@@ -253,31 +250,13 @@ async def test_another_memory_under_the_same_id_stays_and_is_named(firestore: As
     assert restored(answer)["differing"] == ["m-00003", "m-00004"]
 
 
-class BeforeCommit(grpc.aio.UnaryUnaryClientInterceptor):
-    """Lets something happen just before the first commit that makes a document."""
-
-    def __init__(self, name: str, happen: Callable[[], Awaitable[object]]) -> None:
-        self._name = name
-        self._happen = happen
-        self.happened = False
-
-    async def intercept_unary_unary(
-        self, continuation: Callable[..., Any], client_call_details: Any, request: Any
-    ) -> Any:
-        ours = isinstance(request, CommitRequest) and request.writes[0].update.name.endswith(self._name)
-        if ours and not self.happened:
-            self.happened = True
-            await self._happen()
-        return await continuation(client_call_details, request)
-
-
 @pytest.mark.parametrize("content", [memory(3)[1]["content"], "Something else"])
 async def test_what_comes_to_its_place_meanwhile_is_not_overwritten(
     channel: Channel, firestore: AsyncClient, restore: Command, content: str
 ) -> None:
     _, fields = memory(3)
     there = firestore.collection("mine").document("m-00003")
-    meanwhile = BeforeCommit("mine/m-00003", lambda: there.create({**fields, "content": content}))
+    meanwhile = Meanwhile("mine/m-00003", lambda: there.create({**fields, "content": content}))
     channel.interceptors.insert(0, meanwhile)
     is_same = content == fields["content"]
     found = restored(await restore("--write", "--json", into="mine", status=0 if is_same else 1))
@@ -382,15 +361,6 @@ async def test_memories_without_a_named_space_are_left_to_an_upgrade(firestore: 
 
 
 # --- The models ---
-
-
-@pytest.fixture
-def api(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[GeminiApi]:
-    api = GeminiApi()
-    with serving(api.app) as wire:
-        for name, value in surroundings(f"http://127.0.0.1:{wire.port}", tmp_path).items():
-            monkeypatch.setenv(name, value)
-        yield api
 
 
 GEMINI = {"MODEL_PROVIDER": "gemini", "GEMINI_API_KEY": KEY}

@@ -5,7 +5,6 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Generator
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -58,15 +57,6 @@ class Run:
         [line] = self.lines
         assert self.progress == []
         return json.loads(line)
-
-
-@pytest.fixture
-def api(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[GeminiApi]:
-    api = GeminiApi()
-    with serving(api.app) as wire:
-        for name, value in surroundings(f"http://127.0.0.1:{wire.port}", tmp_path).items():
-            monkeypatch.setenv(name, value)
-        yield api
 
 
 ROUTES: dict[str, dict[str, str]] = {

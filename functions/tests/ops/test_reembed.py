@@ -10,7 +10,7 @@ import math
 import os
 import signal
 import sys
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,7 @@ from typer.testing import CliRunner, Result
 
 from builders import FakeClock, Service, ToolError, environment
 from channel import Channel, Meanwhile
-from gemini_api import Body, GeminiApi, failure, never, surroundings, text_in, vector_of
+from gemini_api import Body, GeminiApi, failure, never, text_in, vector_of
 from metacortex.adapters.firestore_documents import encode
 from metacortex.adapters.firestore_events import FirestoreEvents
 from metacortex.adapters.firestore_memories import FirestoreMemories
@@ -37,13 +37,12 @@ from metacortex.bootstrap import Models, Stores, models
 from metacortex.memory import BranchState, Embedding, Memory, Metadata, Modality, NewMemory, Origin, Provenance
 from metacortex.ports import Document
 from metacortex.settings import load
-from metacortex.terms import terms
+from metacortex.terms import terms_about
 from ops.checkout import ROOT
 from ops.cli import app
 from ops.endpoints import PROJECT
 from ops.reembed_report import tokens
 from ops.stored_texts import Pace
-from web.wire import serving
 
 KEY = "a-gemini-key-of-the-tests"
 OLD = LocalEmbedder.space.id
@@ -52,15 +51,6 @@ GEMINI = {"MODEL_PROVIDER": "gemini", "GEMINI_API_KEY": KEY}
 LONG = "\n\n".join(f"Paragraph {n}: the owl of barn {n} hunts between {n} and {n + 1} at night." for n in range(120))
 
 Command = Callable[..., Awaitable[Result]]
-
-
-@pytest.fixture
-def api(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[GeminiApi]:
-    api = GeminiApi()
-    with serving(api.app) as wire:
-        for name, value in surroundings(f"http://127.0.0.1:{wire.port}", tmp_path).items():
-            monkeypatch.setenv(name, value)
-        yield api
 
 
 @pytest.fixture
@@ -757,7 +747,7 @@ async def store(firestore: AsyncClient, count: int) -> None:
             NewMemory(
                 memory=Memory(id=f"m-{number:04}", content=each, metadata=metadata),
                 embedding=Embedding(vector=vector, space_id=OLD, vector_field="embedding"),
-                terms=terms(each),
+                terms=terms_about(each, ()),
             )
         )
         for number, (each, vector) in enumerate(zip(texts, vectors, strict=True))

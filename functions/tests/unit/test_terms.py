@@ -9,10 +9,15 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from metacortex.memory import BranchState, Metadata, Modality
-from metacortex.terms import COUNTED, LONGEST, MOST_TERMS, memory_terms, query_terms, terms
+from metacortex.terms import COUNTED, LONGEST, MOST_TERMS, memory_terms, query_terms, terms_about
 
 ANY_TEXT = st.text()
 WORDS = st.text(st.characters(codec="ascii", categories=["Lu", "Ll", "Nd"]) | st.sampled_from("-._/:@#+'"), max_size=80)
+
+
+def terms(text: str) -> dict[str, int]:
+    """The terms of a text of which nothing more is told."""
+    return terms_about(text, ())
 
 
 def found_by(query: str, text: str) -> bool:

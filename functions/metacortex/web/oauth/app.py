@@ -1,5 +1,6 @@
 """The authorization server's paths. Nothing of this is imported before one of them is asked for."""
 
+import asyncio
 import logging
 import uuid
 from collections.abc import Awaitable, Callable
@@ -60,17 +61,14 @@ class _Limit:
     """How many requests that need no credential this instance serves at once: none of them may crowd out the owner's."""
 
     def __init__(self) -> None:
-        self._free = REQUESTS_AT_ONCE
+        self._free = asyncio.Semaphore(REQUESTS_AT_ONCE)
 
     def around(self, handler: Handler) -> Handler:
         async def limited(request: Request) -> Response:
-            if self._free == 0:
+            if self._free.locked():
                 raise OAuthError("temporarily_unavailable", "Too many requests at once; try again in a second.", 429)
-            self._free -= 1
-            try:
+            async with self._free:
                 return await handler(request)
-            finally:
-                self._free += 1
 
         return limited
 

@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from metacortex.oauth import ports
-from metacortex.oauth.errors import Gone, OAuthError
+from metacortex.oauth.errors import Gone
 from metacortex.oauth.grants import new_secret
 from metacortex.oauth.owner import COOKIE, LONGEST_PASSPHRASE, SESSION_MS, Locked, Owner
 from metacortex.oauth.service import REQUEST_MS, Answer, Asked, Authorization, Refusal
@@ -177,11 +177,3 @@ def _to(answer: Answer) -> Response:
     location = f"{answer.redirect_uri}{mark}{urlencode(answer.parameters)}"
     # 303: the answer to a form must not send the form on.
     return RedirectResponse(location, 303, NO_STORE)
-
-
-def refusal_page(error: OAuthError) -> Response:
-    return pages.message("This request cannot be understood", error.description, error.status_code)
-
-
-def gone_page(gone: Gone) -> Response:
-    return pages.message("This cannot go on", gone.says, 400)
