@@ -122,7 +122,8 @@ def stored_bytes(draft: Draft) -> int:
 
 def summary(text: str) -> str:
     """The text on one line: white space collapsed, at most 220 characters."""
-    collapsed = " ".join(text.split())
+    # So many words are more than enough: a long text is not looked through.
+    collapsed = " ".join(text.split(maxsplit=SUMMARY_CHARACTERS))
     return collapsed if len(collapsed) <= SUMMARY_CHARACTERS else collapsed[: SUMMARY_CHARACTERS - 3] + "..."
 
 

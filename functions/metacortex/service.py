@@ -246,16 +246,10 @@ class MemoryService:
 
     async def _embed(self, document: Document, working: WorkingSpace) -> tuple[tuple[float, ...], tuple[Part, ...]]:
         """The vector of a text; for a long one the mean of its parts' vectors, and these parts."""
-        stretches = rules.stretches(document.text, self._embedder.part_characters)
+        stretches = await _stretches(document.text, self._embedder.part_characters)
         documents = [replace(document, text=stretch) for stretch in stretches] or [document]
         vectors = await self._embedder.embed_documents(documents, text_format=working.space.text_format)
-        if not stretches:
-            return vectors[0], ()
-        parts = (
-            Part(summary=rules.summary(stretch), vector=vector)
-            for stretch, vector in zip(stretches, vectors, strict=True)
-        )
-        return rules.mean_direction(vectors), tuple(parts)
+        return await aside(_parted, stretches, vectors) if stretches else (vectors[0], ())
 
     async def _similar(self, profile: Profile, new: NewMemory) -> tuple[Match, ...]:
         """The active memories of the topic that say nearly the same. That they cannot be had fails no save."""
@@ -616,6 +610,17 @@ async def _terms(text: str, metadata: Metadata) -> dict[str, int]:
     """The terms of a memory. To find those of a long one takes up to a second, those of a page a millisecond or two."""
     length = len(text) + sum(map(len, metadata.artifact_refs))
     return await aside(memory_terms, text, metadata) if length > LONG_TEXT else memory_terms(text, metadata)
+
+
+async def _stretches(text: str, page: int) -> list[str]:
+    return await aside(rules.stretches, text, page) if len(text) > LONG_TEXT else rules.stretches(text, page)
+
+
+def _parted(
+    stretches: Sequence[str], vectors: Sequence[tuple[float, ...]]
+) -> tuple[tuple[float, ...], tuple[Part, ...]]:
+    parts = zip(map(rules.summary, stretches), vectors, strict=True)
+    return rules.mean_direction(vectors), tuple(Part(summary=summary, vector=vector) for summary, vector in parts)
 
 
 def _modality(draft: Draft) -> Modality:

@@ -24,7 +24,7 @@ DESCRIPTION = "A diagram. The label reads Q7."
 def vector_of(text: str, dimensions: int) -> list[float]:
     """A vector that belongs to a text, and is not of length one: smaller models do not normalise."""
     chance = random.Random(hashlib.sha256(text.encode()).digest())
-    return [3 * chance.gauss(0, 1) for _ in range(dimensions)]
+    return [byte - 127.5 for byte in chance.randbytes(dimensions)]
 
 
 def text_in(content: Body) -> str:

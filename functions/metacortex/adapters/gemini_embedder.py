@@ -15,9 +15,9 @@ from metacortex.together import together
 SECONDS = 12.0
 # How many texts go in one request of the key route, which takes 100: the client library reads an answer in one go, and takes
 # half a millisecond and more for each vector. Vertex AI takes one text a request.
-BATCH = 16
+BATCH = 10
 # Requests for long memories at once, of all callers together, of so many texts each: their answers may arrive together.
-AT_ONCE = {BATCH: 3, 1: 10}
+AT_ONCE = {BATCH: 4, 1: 10}
 LONG_SECONDS = 45.0
 
 
