@@ -117,6 +117,8 @@ def _running_model() -> Generator[ModelServer]:
                 f"--port={port}",
                 "--no-access-log",
                 "--log-level=warning",
+                # The bare clients would meet a connection that is closed while they reuse it.
+                "--timeout-keep-alive=3600",
             ],
             answers_at="/healthz",
             log=scratch / "model.log",
