@@ -9,6 +9,7 @@ from mcp.server.caching import CacheHint
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.shared.exceptions import MCPError
+from mcp_types.methods import validate_client_request
 from pydantic import ValidationError
 from starlette.types import Receive, Scope, Send
 
@@ -78,6 +79,7 @@ class McpApp:
 
     def __init__(self, observer: Observer, *, name: str, version: str) -> None:
         self._observer = observer
+        self._lists: dict[tuple[tuple[str, ...], str], HandlerResult] = {}
         self._tools = self._server(name, version)
         self._tools_and_prompt = self._server(
             name, version, on_list_prompts=self._list_prompts, on_get_prompt=self._get_prompt
@@ -95,7 +97,7 @@ class McpApp:
             on_call_tool=self._call_tool,
             **handlers,
         )
-        server.middleware.append(self._note_malformed_calls)
+        server.middleware += [self._note_malformed_calls, self._list_once]
         return server
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -148,6 +150,17 @@ class McpApp:
                 shown = name if isinstance(name, str) else ""
                 await self._observer.refused(shown, _profile(ctx), "The call does not have the form of a tool call.")
             raise
+
+    async def _list_once(self, ctx: ServerRequestContext[Any], call_next: CallNext) -> HandlerResult:
+        """Keeps the answers to tools/list as they go out: to check and to write one takes MCP as long as all the rest."""
+        if ctx.method != "tools/list":
+            return await call_next(ctx)
+        key = (_profile(ctx).tools, ctx.protocol_version)
+        if key in self._lists:
+            validate_client_request(ctx.method, ctx.protocol_version, ctx.params)
+        else:
+            self._lists[key] = await call_next(ctx)
+        return self._lists[key]
 
 
 def _profile(context: ServerRequestContext[Any]) -> Profile:

@@ -49,6 +49,22 @@ async def test_a_modern_client_discovers_the_server_and_lists_tools_for_itself_o
     assert listed["ttlMs"] > 0
 
 
+async def test_a_list_that_was_told_before_is_told_in_each_era_as_at_first_and_to_good_requests_alone(
+    service: Service,
+) -> None:
+    async def told() -> list[Any]:
+        return [await service.rpc("tools/list", {}), (await modern(service, "tools/list", {})).json()["result"]]
+
+    handshake, stateless = await told()
+    assert ("ttlMs" in handshake, "ttlMs" in stateless) == (False, True)
+    assert await told() == [handshake, stateless]
+    with pytest.raises(ProtocolError) as error:
+        await service.rpc("tools/list", {"cursor": 7})
+    assert error.value.code == -32602
+    answer = await modern(service, "tools/list", {"cursor": 7})
+    assert answer.json()["error"]["code"] == -32602
+
+
 async def test_a_modern_client_calls_a_tool(service: Service) -> None:
     params = {"name": "save_context", "arguments": {"content": "Fact at 10"}}
     answer = await modern(service, "tools/call", params, **{"mcp-name": "save_context"})
