@@ -109,12 +109,24 @@ def _collection(value: str) -> str:
 
 
 def _server_origin(value: str) -> str:
-    if not re.fullmatch(r"https://[a-z0-9.-]+(:[0-9]{1,5})?|http://(localhost|127\.0\.0\.1)(:[0-9]{1,5})?", value):
+    found = re.fullmatch(
+        rf"(https://{_LABEL}(?:\.{_LABEL})*|http://(?:localhost|127\.0\.0\.1))(?::([0-9]{{1,5}}))?", value
+    )
+    if not found or (found[2] and not _is_told_port(found[1], found[2])):
         raise ValueError(
-            "must be an origin in lower case without a path or a slash at its end, such as https://memory.example.org; "
-            "http only on localhost or 127.0.0.1"
+            "must be an origin in lower case without a path, a slash at its end or the port that goes without saying, "
+            "such as https://memory.example.org; http only on localhost or 127.0.0.1"
         )
     return value
+
+
+_LABEL = "[a-z0-9](?:[a-z0-9-]*[a-z0-9])?"
+
+
+def _is_told_port(server: str, port: str) -> bool:
+    """Whether browsers name a port as it is written here."""
+    usual = "443" if server.startswith("https:") else "80"
+    return port != usual and not port.startswith("0") and int(port) < 65_536
 
 
 def _passphrase_hash(value: str) -> str:

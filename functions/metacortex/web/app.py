@@ -14,7 +14,7 @@ from starlette.routing import Match, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from metacortex import logs
-from metacortex.errors import ConfigurationError
+from metacortex.errors import ConfigurationError, MetaCortexError
 from metacortex.profiles import ADMIN_ID, Profile
 from metacortex.settings import FUNCTION_NAME, REGION, Settings
 from metacortex.trail import Rejections
@@ -116,6 +116,11 @@ class McpEndpoint:
             await self._serve(await self._load(), scope, receive, answer)
         except ConfigurationError as error:
             await _unavailable(error)(scope, receive, answer)
+        except MetaCortexError as error:
+            # Tools answer for themselves: this is the store, asked whose token it is.
+            request_id = uuid.uuid4().hex
+            logger.warning("A token could not be looked up: %s (requestId %s)", type(error).__name__, request_id)
+            await failure(503, "Service unavailable", request_id)(scope, receive, answer)
         except Exception:
             request_id = uuid.uuid4().hex
             logger.exception("A request failed unexpectedly (requestId %s)", request_id)

@@ -134,6 +134,17 @@ def test_paths_that_are_named_exist(document: Path) -> None:
     assert missing == []
 
 
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_tests_that_are_named_exist(document: Path) -> None:
+    named = re.findall(r"`([\w/]+\.py)::(\w+)`", document.read_text())
+    missing = [
+        f"{file}::{name}"
+        for file, name in named
+        if not re.search(rf"^(?:async )?def {name}\(", (ROOT / "functions/tests" / file).read_text(), re.MULTILINE)
+    ]
+    assert missing == []
+
+
 def test_the_example_file_names_every_setting_that_is_no_secret() -> None:
     lines = (ROOT / "functions/.env.example").read_text().splitlines()
     named = [line.removeprefix("#").partition("=")[0] for line in lines if re.match(r"#?[A-Z_]+=", line)]

@@ -128,6 +128,13 @@ async def test_a_static_token_stays_good_beside_it(signing: Signing) -> None:
         "https://memory.example.org?a=b",
         "https://owner@memory.example.org",
         "memory.example.org",
+        "https://memory.example.org:443",
+        "http://localhost:80",
+        "https://memory.example.org:65536",
+        "https://memory.example.org:08443",
+        "https://memory..example.org",
+        "https://-memory.example.org",
+        "https://..",
     ],
 )
 def test_the_address_is_an_origin_and_nothing_else(url: str) -> None:
