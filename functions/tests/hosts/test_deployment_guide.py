@@ -20,8 +20,8 @@ import pytest
 import typer
 from typer.core import TyperGroup
 
-from builders import Service
-from metacortex.profiles import token_digest, token_fault
+from builders import PROFILES, Service
+from metacortex.profiles import token_fault
 from metacortex.settings import FUNCTION_NAME, REGION, TABLE, load
 from ops import checks
 from ops.checkout import FUNCTIONS, ROOT
@@ -236,8 +236,8 @@ async def test_the_app_serves_the_path_that_is_asked_for(
         return
     assert options == ["-sS", "-i"]
     monkeypatch.setenv("FIRESTORE_EMULATOR_HOST", emulator_host)
-    profile = {"id": "claude-code", "tokenSha256": token_digest("another-token-that-is-long").hex()}
-    signing = Signing(project, {"MCP_CLIENT_PROFILES_JSON": json.dumps([profile])})
+    profiles = [PROFILES[0] | {"id": "claude-code"}]
+    signing = Signing(project, {"MCP_CLIENT_PROFILES_JSON": json.dumps(profiles)})
     answer = await signing.http.get(filled(url))
     shown = f"{answer.text}\n" + "\n".join(f"{name}: {value}" for name, value in answer.headers.items())
     status, parts = answers()[url]
@@ -337,16 +337,15 @@ def test_names_in_the_guide_are_those_of_the_function() -> None:
 
 
 def test_the_settings_in_the_guide_are_valid() -> None:
-    secrets = {
-        "MCP_ADMIN_TOKEN": "a-token-that-is-long-enough",
-        "OWNER_PASSPHRASE_HASH": HASH,
-        "GOOGLE_SIGN_IN_CLIENT_SECRET": "a-secret-of-nobody",
-    }
+    admin = {"MCP_ADMIN_TOKEN": "a-token-that-is-long-enough"}
+    passphrase, google = {"OWNER_PASSPHRASE_HASH": HASH}, {"GOOGLE_SIGN_IN_CLIENT_SECRET": "a-secret-of-nobody"}
     model, *sign_in = blocks_of("ini")
-    assert load(pairs_of(model) | secrets).provider.value in model
+    assert load(pairs_of(model) | admin).provider.value in model
     with_passphrase, with_google, both = map(pairs_of, sign_in)
-    for chosen in (with_passphrase, with_google, with_google | both):
-        assert load(chosen | secrets).public_base_url == BASE
+    load(with_passphrase | passphrase | admin)
+    load(with_google | google | admin)
+    load(with_google | both | passphrase | google | admin)
+    assert with_passphrase["PUBLIC_BASE_URL"] == with_google["PUBLIC_BASE_URL"] == BASE
     assert set(with_passphrase | with_google | both) <= {setting.name for setting in TABLE}
     assert json.loads(ALIASES)["projects"] == {ALIAS: "PROJECT"}
 
