@@ -26,6 +26,52 @@ HASH = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1).hash(PASSPHRASE
 VERIFIER = "v" * 43
 REDIRECT = "https://claude.ai/api/mcp/auth_callback"
 RESOURCE = f"{BASE}/clients/agent/mcp"
+# Where nobody's answer may be sent, whoever names it.
+FORBIDDEN_REDIRECTS = [
+    "javascript:alert(1)",
+    "JavaScript://claude.ai/%0aalert(1)",
+    "data:text/html,hello",
+    "vbscript:MsgBox",
+    "file:///etc/passwd",
+    "blob:https://claude.ai/1",
+    "filesystem:https://claude.ai/1",
+    "about:blank",
+    "view-source:https://claude.ai/callback",
+    "intent://callback#Intent;scheme=https;end",
+    "intent:callback",
+    "ms-msdt:/id",
+    "chrome-extension://aaaa/callback",
+    "ws://claude.ai/callback",
+    "wss://claude.ai/callback",
+    "ftp://claude.ai/callback",
+    "mailto:owner@claude.ai",
+    "urn:ietf:wg:oauth:2.0:oob",
+    "http://claude.ai/callback",
+    "http://localhost.claude.ai/callback",
+    "http://127.0.0.1.claude.ai/callback",
+    "http://localhost@claude.ai/callback",
+    "http://0.0.0.0/callback",
+    "https://claude.ai/callback#fragment",
+    "https://owner@claude.ai/callback",
+    "https://claude.ai%2eevil.example.org/callback",
+    "https://claude.ai\\@evil.example.org/callback",
+    "https:///callback",
+    "https:callback",
+    "//claude.ai/callback",
+    "/callback",
+    "claude.ai/callback",
+    "not an address",
+    "application://callback",
+    "vscode://callback",
+    "cursor://anysphere.cursor-mcp/oauth/callback/",
+    "cursor://anysphere.cursor-mcp/oauth/callback?install=1",
+    "cursor://anysphere.cursor-deeplink/mcp/install",
+    "CURSOR://anysphere.cursor-mcp/oauth/callback",
+    "com.example.app:/callback#fragment",
+    "com.example.app:/call back",
+    ".example.app:/callback",
+    "",
+]
 FORM = {"content-type": "application/x-www-form-urlencoded"}
 
 

@@ -21,6 +21,7 @@ LOST_ANSWER_MS = 30 * SECOND_MS
 ACCESS_TOKENS = 4
 """How many access tokens of a grant may be alive at once: a client that refreshes early keeps the one in use."""
 
+_CHALLENGE = re.compile(r"[A-Za-z0-9_-]{43}")
 _CREDENTIAL = re.compile(r"(?P<kind>mcc|mca|mcr)_(?P<grant>[A-Za-z0-9-]{22})_(?P<secret>[A-Za-z0-9_-]{43,90})")
 
 
@@ -243,3 +244,8 @@ def _text(data: bytes) -> str:
 def challenge_of(verifier: str) -> str:
     """The S256 challenge of a PKCE verifier (RFC 7636)."""
     return _text(hashlib.sha256(verifier.encode()).digest())
+
+
+def is_challenge(text: str) -> bool:
+    """Whether a text could be the S256 challenge of a verifier."""
+    return _CHALLENGE.fullmatch(text) is not None

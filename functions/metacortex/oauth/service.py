@@ -4,7 +4,7 @@ import hashlib
 import logging
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from metacortex.events import Clock
 from metacortex.oauth import grants
@@ -43,6 +43,8 @@ class Asked:
     state: str | None
     scope: str | None
     resource: str | None
+    fault: OAuthError | None = None
+    """What is wrong with how they were sent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,8 +116,8 @@ class Authorization:
         if not all(isinstance(uri, str) and is_redirect(uri) for uri in redirects):
             raise OAuthError(
                 "invalid_redirect_uri",
-                "Each of redirect_uris must be https, http on a loopback address, or a scheme of the application's own, "
-                "without a fragment.",
+                "Each of redirect_uris must be https, http on a loopback address, or a scheme of the application's own "
+                "that is a domain name turned round (com.example.app:/path), without a fragment.",
             )
         name = shown_name(metadata.get("client_name"), "An unnamed client")
         client = Client(
@@ -123,7 +125,6 @@ class Authorization:
             name=name,
             redirect_uris=tuple(redirects),
             registered_at=self._clock(),
-            metadata=dict(metadata),
         )
         await self._store.add_client(client, UNUSED_CLIENTS)
         return client
@@ -148,7 +149,7 @@ class Authorization:
             raise Refusal(Answer(redirect_uri, self._failure(error, asked.state))) from None
         request = Request(
             id=grants.new_secret(),
-            client=replace(client, metadata={}),
+            client=client,
             profile_id=profile.id,
             resource=self.resource_of(profile.id),
             redirect_uri=redirect_uri,
@@ -177,9 +178,13 @@ class Authorization:
         return client
 
     def _wanted(self, asked: Asked) -> tuple[Profile, tuple[str, ...]]:
+        if asked.fault is not None:
+            raise asked.fault
+        if asked.response_type is None:
+            raise invalid_request("response_type is required.")
         if asked.response_type != "code":
             raise OAuthError("unsupported_response_type", "response_type must be code.")
-        if not asked.code_challenge or asked.code_challenge_method != "S256" or len(asked.code_challenge) != 43:
+        if asked.code_challenge_method != "S256" or not grants.is_challenge(asked.code_challenge or ""):
             raise invalid_request("A code_challenge by S256 (code_challenge_method) is required.")
         if len(asked.state or "") > LONGEST_STATE:
             raise invalid_request(f"state has more than {LONGEST_STATE} characters.")
@@ -201,7 +206,9 @@ class Authorization:
     async def waiting(self, request_id: str) -> Request:
         """A request that the owner may still answer. Raises Gone."""
         request = await self._store.request(request_id) if request_id else None
-        if request is None or request.expires_at <= self._clock() or request.profile_id not in self._profiles:
+        if request is None:
+            raise Gone(ANSWERED)
+        if request.expires_at <= self._clock() or request.profile_id not in self._profiles:
             raise Gone(EXPIRED)
         return request
 
@@ -238,7 +245,7 @@ class Authorization:
         )
         await self._store.add_grant(grant)
         if not request.client.is_described:
-            await self._store.mark_used(request.client.id)
+            await self._store.keep_client(request.client)
         await self._note("grant_approved", _told(grant))
         return Answer(request.redirect_uri, self._outcome({"code": code}, request.state))
 
@@ -250,7 +257,7 @@ class Authorization:
 
     async def _take(self, request: Request) -> None:
         if not await self._store.take_request(request.id):
-            raise Gone(EXPIRED)
+            raise Gone(ANSWERED)
 
     def _failure(self, error: OAuthError, state: str | None) -> dict[str, str]:
         return self._outcome({"error": error.code, "error_description": error.description}, state)
@@ -375,8 +382,12 @@ class Authorization:
 
 
 EXPIRED = (
-    "This sign-in has expired, or was answered already. Go back to the application and connect again; "
-    "nothing was given away."
+    "This sign-in has expired without an answer, so nothing was given away. "
+    "Go back to the application and connect again."
+)
+ANSWERED = (
+    "This sign-in was answered already, or is long gone. The first answer holds. "
+    "Go back to the application; if it is not connected, connect again."
 )
 _DEAD_CODE = "The code is not valid any more; authorize again."
 _DEAD_REFRESH = "The refresh token is not valid any more; authorize again."

@@ -3,19 +3,19 @@
 import hashlib
 import hmac
 import time
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import urlencode
 
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from metacortex.oauth import ports
-from metacortex.oauth.errors import Gone
+from metacortex.oauth.errors import Gone, repeated
 from metacortex.oauth.grants import new_secret
 from metacortex.oauth.owner import COOKIE, LONGEST_PASSPHRASE, SESSION_MS, Locked, Owner
 from metacortex.oauth.service import REQUEST_MS, Answer, Asked, Authorization, Refusal
 from metacortex.profiles import Profile
 from metacortex.web.oauth import pages
-from metacortex.web.oauth.bodies import fields_of, form_of
+from metacortex.web.oauth.bodies import fields_of, form_of, form_text, sorted_fields
 
 
 class Browser:
@@ -28,7 +28,9 @@ class Browser:
 
     async def authorize(self, request: Request) -> Response:
         """RFC 6749 §4.1.1, in the URL or as a form."""
-        fields = await form_of(request) if request.method == "POST" else fields_of(request.url.query)
+        fields, twice = sorted_fields(await form_text(request) if request.method == "POST" else request.url.query)
+        if twice & {"client_id", "redirect_uri"}:
+            raise repeated(twice)
         asked = Asked(
             client_id=fields.get("client_id", ""),
             redirect_uri=fields.get("redirect_uri"),
@@ -38,6 +40,7 @@ class Browser:
             state=fields.get("state"),
             scope=fields.get("scope"),
             resource=fields.get("resource"),
+            fault=repeated(twice) if twice else None,
         )
         try:
             waiting = await self._authorization.begin(asked)
@@ -99,7 +102,7 @@ class Browser:
 
     async def consent(self, request: Request) -> Response:
         """The page that asks, and the answer to it."""
-        if request.method == "GET":
+        if request.method != "POST":
             return await self._ask(request, await self._authorization.waiting(request.query_params.get("request", "")))
         self._require_own_page(request)
         form = await form_of(request)
@@ -173,7 +176,7 @@ def _digest(cookie: str) -> str:
 
 def _to(answer: Answer) -> Response:
     """Sends the browser to the client with an answer, beside whatever its address says already."""
-    mark = "&" if urlsplit(answer.redirect_uri).query else "?"
+    mark = "&" if "?" in answer.redirect_uri else "?"
     location = f"{answer.redirect_uri}{mark}{urlencode(answer.parameters)}"
     # 303: the answer to a form must not send the form on.
     return RedirectResponse(location, 303, NO_STORE)
