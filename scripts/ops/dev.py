@@ -14,7 +14,7 @@ from metacortex.errors import ConfigurationError
 from metacortex.settings import ModelProvider, SignInWay, load
 from ops.checkout import DATA
 from ops.emulator import Emulator, ImportFailed, running_emulator
-from ops.endpoints import PREFIX, PROJECT, Endpoint, client_lines, endpoint_for_agents, endpoints_of
+from ops.endpoints import PORT, PREFIX, PROJECT, Endpoint, client_lines, endpoint_for_agents, endpoints_of
 from ops.exports import Exports
 from ops.first_search import wait_for_search
 from ops.function import Function, running_function
@@ -24,7 +24,6 @@ from ops.processes import OpsError, ending, port_is_free
 from ops.signals import Signals, Stopped
 from ops.terminal import LogFollower, heading, say, show, write
 
-PORT = 5001
 OWNER_HASH = "OWNER_PASSPHRASE_HASH"
 SAVE_EVERY = 45.0
 # Of the machine or of another service; here they would make the function something that production is not.
