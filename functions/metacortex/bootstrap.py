@@ -137,7 +137,8 @@ def _oauth_app(
 
     assert store is not None
     assert authorization is not None
-    return create_oauth_app(authorization, Owner(store, settings.owner_passphrase_hash, clock), _google(settings))
+    passphrase_hash = settings.owner_passphrase_hash if settings.has_passphrase else ""
+    return create_oauth_app(authorization, Owner(store, passphrase_hash, clock), _google(settings))
 
 
 def _google(settings: Settings) -> "ProviderSignIn | None":
