@@ -99,8 +99,12 @@ class Signing:
         self.settings = environment(
             PUBLIC_BASE_URL=BASE, OWNER_PASSPHRASE_HASH=HASH, GCLOUD_PROJECT=self.project, **self.settings
         )
-        app: Any = ColdApp(self) if self.is_cold else self.new_app()
-        self.http = httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url=BASE)
+        self.transport = self.connect()
+        self.http = httpx2.AsyncClient(transport=self.transport, base_url=BASE)
+
+    def connect(self) -> httpx2.AsyncBaseTransport:
+        """How requests get there."""
+        return httpx2.ASGITransport(ColdApp(self) if self.is_cold else self.new_app())
 
     def new_app(self) -> Any:
         def installed() -> Any:
