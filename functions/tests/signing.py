@@ -225,6 +225,15 @@ def returned_to(response: httpx2.Response) -> dict[str, str]:
     return dict(parse_qsl(urlsplit(response.headers["location"]).query))
 
 
+def refused_on(page: httpx2.Response) -> tuple[str, dict[str, str]]:
+    """Where the page about a wrong request leads the owner back to, and the parameters that the client finds there."""
+    assert page.status_code == 400, page.text
+    assert "location" not in page.headers
+    [onward] = re.findall(r'class="button" href="([^"]+)"', page.text)
+    address, _, query = unescape(onward).partition("?")
+    return address, dict(parse_qsl(query))
+
+
 def said_on(page: httpx2.Response) -> str:
     """The text of a page, without its marks."""
     body = page.text.partition("<main>")[2]

@@ -84,9 +84,10 @@ class FirestoreOAuth:
         fields: dict[str, Any] = {**stored, "client": _client(stored["client"]), "scopes": tuple(stored["scopes"])}
         return Request(**fields)
 
-    async def set_provider(self, request_id: str, provider: Mapping[str, str]) -> None:
-        async with answering():
-            await self._in(REQUESTS).document(request_id).update({"provider": dict(provider)}, retry=RETRY)
+    async def set_provider(self, request_id: str, provider: Mapping[str, str]) -> bool:
+        batch = self._client.batch()
+        batch.update(self._in(REQUESTS).document(request_id), {"provider": dict(provider)})
+        return await committed(batch)
 
     async def take_request(self, request_id: str) -> bool:
         batch = self._client.batch()
@@ -139,6 +140,10 @@ class FirestoreOAuth:
     async def attempts(self) -> Attempts:
         snapshot = await self._read(ATTEMPTS, "passphrase")
         return Attempts() if snapshot is None else Attempts(**(snapshot.to_dict() or {}), revision=snapshot.update_time)
+
+    async def forget_attempts(self) -> None:
+        async with answering():
+            await self._in(ATTEMPTS).document("passphrase").delete(retry=RETRY)
 
     async def set_attempts(self, attempts: Attempts) -> bool:
         document = self._in(ATTEMPTS).document("passphrase")

@@ -60,7 +60,6 @@ class Code:
     challenge: str
     """The S256 challenge of PKCE."""
     redirect_uri: str
-    redirect_was_named: bool
     expires_at: int
 
 
@@ -94,7 +93,11 @@ class Grant:
     client_id: str
     client_name: str
     profile_id: str
+    profile_key: str = field(repr=False)
+    """What tells the profile from another that is given its id later, or whose token was exchanged."""
     resource: str
+    returns_to: str
+    """The host or scheme that its answer went to, as the owner was shown it."""
     scopes: tuple[str, ...]
     created_at: int
     used_at: int
@@ -129,14 +132,13 @@ def new_secret() -> str:
     return _text(secrets.token_bytes(32))
 
 
-def approved(grant: Grant, *, challenge: str, redirect_uri: str, redirect_was_named: bool) -> tuple[Grant, str]:
+def approved(grant: Grant, *, challenge: str, redirect_uri: str) -> tuple[Grant, str]:
     """A new grant with its code, and that code."""
     credential = Credential(Kind.CODE, grant.id, new_secret())
     code = Code(
         digest=credential.digest,
         challenge=challenge,
         redirect_uri=redirect_uri,
-        redirect_was_named=redirect_was_named,
         expires_at=grant.created_at + CODE_MS,
     )
     return replace(grant, code=code, expires_at=code.expires_at), str(credential)

@@ -17,7 +17,6 @@ class Request:
     profile_id: str
     resource: str
     redirect_uri: str
-    redirect_was_named: bool
     state: str | None
     scopes: tuple[str, ...]
     challenge: str
@@ -70,7 +69,9 @@ class OAuthStore(Protocol):
 
     async def request(self, request_id: str) -> Request | None: ...
 
-    async def set_provider(self, request_id: str, provider: Mapping[str, str]) -> None: ...
+    async def set_provider(self, request_id: str, provider: Mapping[str, str]) -> bool:
+        """Keeps what a sign-in must come back with; False where the request was answered meanwhile."""
+        ...
 
     async def take_request(self, request_id: str) -> bool:
         """Ends a request; False where somebody else did so before."""
@@ -101,6 +102,10 @@ class OAuthStore(Protocol):
         ...
 
     async def attempts(self) -> Attempts: ...
+
+    async def forget_attempts(self) -> None:
+        """As if no passphrase had been wrong."""
+        ...
 
     async def set_attempts(self, attempts: Attempts) -> bool:
         """Writes what follows an attempt; False, and nothing written, if another attempt came between."""

@@ -2,8 +2,9 @@
 
 import asyncio
 import json
+from collections.abc import AsyncGenerator
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import urlencode, urlsplit
 
 import pytest
 from google.cloud.firestore_v1.async_client import AsyncClient
@@ -11,11 +12,13 @@ from google.cloud.firestore_v1.async_client import AsyncClient
 from signing import (
     BASE,
     FORBIDDEN_REDIRECTS,
+    FORM,
     PASSPHRASE,
     REDIRECT,
     RESOURCE,
     Browser,
     Signing,
+    refused_on,
     request_on,
     returned_to,
     said_on,
@@ -252,15 +255,15 @@ async def test_the_only_registered_address_need_not_be_named(signing: Signing) -
         ({"resource": None}, "invalid_target"),
     ],
 )
-async def test_what_is_wrong_with_a_request_is_told_to_the_client_by_the_server_it_asked(
+async def test_what_is_wrong_with_a_request_is_told_to_the_owner_who_may_go_back_and_let_the_client_know(
     signing: Signing, changes: dict[str, str | None], error: str
 ) -> None:
     client = (await signing.register())["client_id"]
     response = await signing.http.get(signing.authorize_url(client, **changes))
-    assert response.status_code == 303
-    assert response.headers["location"].startswith(f"{REDIRECT}?")
-    returned = returned_to(response)
+    address, returned = refused_on(response)
+    assert address == REDIRECT
     assert (returned["error"], returned["state"], returned["iss"]) == (error, "a state", BASE)
+    assert f"Go back to {urlsplit(REDIRECT).hostname}" in said_on(response)
 
 
 @pytest.mark.parametrize(
@@ -285,13 +288,13 @@ async def test_any_other_parameter_that_is_there_twice_is_told_to_the_client(
     signing: Signing, more: str, error: str
 ) -> None:
     client = (await signing.register())["client_id"]
-    returned = returned_to(await signing.http.get(f"{signing.authorize_url(client)}&{more}"))
+    _, returned = refused_on(await signing.http.get(f"{signing.authorize_url(client)}&{more}"))
     assert (returned["error"], returned["state"], returned["iss"]) == (error, "a state", BASE)
 
 
 async def test_of_two_states_none_is_told_again(signing: Signing) -> None:
     client = (await signing.register())["client_id"]
-    returned = returned_to(await signing.http.get(f"{signing.authorize_url(client)}&state=another"))
+    _, returned = refused_on(await signing.http.get(f"{signing.authorize_url(client)}&state=another"))
     assert (returned["error"], returned["iss"], "state" in returned) == ("invalid_request", BASE, False)
 
 
@@ -479,3 +482,22 @@ async def test_an_endpoint_that_is_removed_takes_its_grants_with_it(signing: Sig
     assert (await later.call(tokens["access_token"])).status_code in {401, 404}
     assert (await later.refresh(tokens["client_id"], tokens["refresh_token"])).json()["error"] == "invalid_grant"
     assert RESOURCE.startswith(BASE)
+
+
+async def test_who_is_slow_to_say_what_they_want_keeps_nobody_out(signing: Signing) -> None:
+    client = (await signing.register())["client_id"]
+    never = asyncio.Event()
+
+    async def silent() -> AsyncGenerator[bytes]:
+        yield b"grant_type="
+        await never.wait()
+
+    async def dawdle(path: str) -> None:
+        await signing.http.post(path, content=silent(), headers=FORM)
+
+    paths = ["/oauth/token", "/oauth/register", "/oauth/authorize"] * 20
+    async with asyncio.TaskGroup() as group:
+        slow = [group.create_task(dawdle(path)) for path in paths]
+        assert (await signing.connected(client))["access_token"]
+        for task in slow:
+            task.cancel()

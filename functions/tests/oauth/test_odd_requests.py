@@ -12,7 +12,18 @@ import pytest
 from google.cloud.firestore_v1.async_client import AsyncClient
 
 from metacortex.web.oauth import bodies
-from signing import BASE, FORM, REDIRECT, RESOURCE, VERIFIER, Browser, Signing, error_of, returned_to, said_on
+from signing import (
+    BASE,
+    FORM,
+    REDIRECT,
+    RESOURCE,
+    VERIFIER,
+    Browser,
+    Signing,
+    error_of,
+    refused_on,
+    said_on,
+)
 
 FOR_CLIENTS = ["/oauth/register", "/oauth/token", "/oauth/revoke"]
 FOR_PEOPLE = ["/oauth/authorize", "/oauth/sign-in", "/oauth/google", "/oauth/google/callback", "/oauth/consent"]
@@ -313,7 +324,7 @@ async def test_every_refusal_is_described_in_the_characters_that_are_allowed(sig
         assert DESCRIPTION.fullmatch(refusal.json()["error_description"]), refusal.text
         assert (refusal.headers["cache-control"], refusal.headers["pragma"]) == ("no-store", "no-cache")
     for changes in ({"response_type": '"'}, {"code_challenge": None}, {"resource": "é"}, {"state": "x" * 2_001}):
-        returned = returned_to(await signing.http.get(signing.authorize_url(fields["client_id"], **changes)))
+        _, returned = refused_on(await signing.http.get(signing.authorize_url(fields["client_id"], **changes)))
         assert DESCRIPTION.fullmatch(returned["error_description"])
         assert (returned["iss"], "state" in returned) == (BASE, True)
 

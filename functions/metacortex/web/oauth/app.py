@@ -20,6 +20,7 @@ from metacortex.oauth.owner import Owner
 from metacortex.oauth.ports import ProviderSignIn
 from metacortex.oauth.service import Authorization
 from metacortex.web.oauth import pages
+from metacortex.web.oauth.bodies import take_in
 from metacortex.web.oauth.browser import Browser
 from metacortex.web.oauth.discovery import Discovery
 from metacortex.web.oauth.tokens import NO_STORE, Tokens
@@ -42,14 +43,15 @@ def create_oauth_app(authorization: Authorization, owner: Owner, provider: Provi
         Tokens(authorization),
         Browser(authorization, owner, provider),
     )
-    limit = _Limit()
+    # Strangers at the door keep no client from renewing its tokens.
+    limit, tokens_limit = _Limit(), _Limit()
     routes = [
         _public(RESOURCE, discovery.of_origin),
         _public(f"{RESOURCE}/clients/{{client_id}}/mcp", discovery.of_endpoint),
         *(_public(path, discovery.of_server) for server in SERVER for path in (server, f"{server}/{{suffix:path}}")),
         _for_clients("/oauth/register", limit.around(tokens.register)),
-        _for_clients("/oauth/token", limit.around(tokens.token)),
-        _for_clients("/oauth/revoke", limit.around(tokens.revoke)),
+        _for_clients("/oauth/token", tokens_limit.around(tokens.token)),
+        _for_clients("/oauth/revoke", tokens_limit.around(tokens.revoke)),
         _for_people("/oauth/authorize", limit.around(browser.authorize), "GET", "POST"),
         _for_people("/oauth/sign-in", limit.around(browser.sign_in), "POST"),
         _for_people("/oauth/google", limit.around(browser.to_google), "GET"),
@@ -62,13 +64,15 @@ def create_oauth_app(authorization: Authorization, owner: Owner, provider: Provi
 
 
 class _Limit:
-    """How many requests that need no credential this instance serves at once: none of them may crowd out the owner's."""
+    """How many requests of one kind, which need no credential, this instance serves at once."""
 
     def __init__(self) -> None:
         self._free = asyncio.Semaphore(REQUESTS_AT_ONCE)
 
     def around(self, handler: Handler) -> Handler:
         async def limited(request: Request) -> Response:
+            # Who is slow to say what they want keeps nobody from a place.
+            await take_in(request)
             if self._free.locked():
                 raise OAuthError("temporarily_unavailable", "Too many requests at once; try again in a second.", 429)
             async with self._free:

@@ -15,11 +15,11 @@ FIELDS = 50
 _FORM = "application/x-www-form-urlencoded"
 
 
-async def read(request: Request) -> bytes:
-    """The body, up to 64 KiB. Raises OAuthError."""
+async def take_in(request: Request) -> None:
+    """Reads the body, up to 64 KiB, for `body_of`. Raises OAuthError."""
     body = bytearray()
     try:
-        # A body that never ends would keep its place from others for good.
+        # One that never ends would be held for good.
         async with asyncio.timeout(BODY_SECONDS):
             async for chunk in request.stream():
                 body += chunk
@@ -29,19 +29,23 @@ async def read(request: Request) -> bytes:
         raise invalid_request("The body ended early.") from None
     except TimeoutError:
         raise invalid_request(f"The body did not arrive within {BODY_SECONDS:.0f} seconds.") from None
-    return bytes(body)
+    request.state.body = bytes(body)
 
 
-async def form_of(request: Request) -> Mapping[str, str]:
+def body_of(request: Request) -> bytes:
+    return request.state.body
+
+
+def form_of(request: Request) -> Mapping[str, str]:
     """The fields of a form. Raises OAuthError, also for a field that is there twice."""
-    return fields_of(await form_text(request))
+    return fields_of(form_text(request))
 
 
-async def form_text(request: Request) -> str:
+def form_text(request: Request) -> str:
     """A form as it was sent. Raises OAuthError."""
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != _FORM:
         raise invalid_request(f"Send the parameters as {_FORM}.")
-    return (await read(request)).decode("utf-8", "replace")
+    return body_of(request).decode("utf-8", "replace")
 
 
 def fields_of(text: str) -> Mapping[str, str]:

@@ -10,7 +10,7 @@ from starlette.responses import JSONResponse, Response
 from metacortex.oauth.errors import OAuthError, invalid_client, invalid_request, unnamed_client
 from metacortex.oauth.grants import ACCESS_MS, Grant, Pair
 from metacortex.oauth.service import Authorization
-from metacortex.web.oauth.bodies import form_of, read
+from metacortex.web.oauth.bodies import body_of, form_of
 
 NO_STORE = {"Cache-Control": "no-store", "Pragma": "no-cache"}
 GRANT_TYPES = ["authorization_code", "refresh_token"]
@@ -25,7 +25,7 @@ class Tokens:
     async def register(self, request: Request) -> Response:
         """RFC 7591: what was registered is told again, but for what this server decides."""
         try:
-            metadata = from_json(await read(request), allow_inf_nan=False)
+            metadata = from_json(body_of(request), allow_inf_nan=False)
             # 1e999 is JSON, but is read as a number that is none.
             json.dumps(metadata, allow_nan=False)
         except ValueError:
@@ -44,7 +44,7 @@ class Tokens:
         return JSONResponse(told, 201, NO_STORE)
 
     async def token(self, request: Request) -> Response:
-        form = await form_of(request)
+        form = form_of(request)
         client_id = await self._client_of(form)
         match form.get("grant_type"):
             case "authorization_code":
@@ -72,7 +72,7 @@ class Tokens:
                 raise OAuthError("unsupported_grant_type", f"grant_type must be one of {', '.join(GRANT_TYPES)}.")
 
     async def revoke(self, request: Request) -> Response:
-        form = await form_of(request)
+        form = form_of(request)
         client_id = await self._client_of(form)
         await self._authorization.revoke(_required(form, "token"), client_id)
         return Response(status_code=200, headers=NO_STORE)
