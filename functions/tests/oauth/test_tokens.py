@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from metacortex.oauth import grants
 from signing import BASE, REDIRECT, RESOURCE, Browser, Signing, error_of
 
 DAYS = 24 * 60
@@ -218,3 +219,7 @@ async def test_nobody_revokes_what_is_not_theirs_and_an_unknown_token_needs_no_r
         answer = await signing.http.post("/oauth/revoke", data={"token": token, "client_id": other})
         assert answer.status_code == 200
     assert (await signing.call(tokens["access_token"])).status_code == 200
+
+
+def test_no_grant_has_a_name_that_a_command_takes_for_an_option() -> None:
+    assert not any(grants.new_id().startswith("-") for _ in range(1_000))
