@@ -124,8 +124,11 @@ class Pair:
 
 
 def new_id() -> str:
-    """A grant's name, which its credentials show: 128 bits, without the underscore that divides them."""
-    return _text(secrets.token_bytes(16)).replace("_", "-")
+    """A grant's name, which its credentials show: random, without the underscore that divides them, and not with a dash at its
+    head, by which a command would take it for an option."""
+    while (name := _text(secrets.token_bytes(16)).replace("_", "-")).startswith("-"):
+        pass
+    return name
 
 
 def new_secret() -> str:

@@ -6,6 +6,7 @@ import json
 import pytest
 
 from builders import PROFILES
+from metacortex.oauth import grants
 from signing import BASE, REDIRECT, RESOURCE, Browser, Signing, error_of
 
 DAYS = 24 * 60
@@ -235,3 +236,7 @@ async def test_a_profile_that_is_made_anew_or_is_given_another_token_does_not_ta
     assert (await later.call(tokens["access_token"])).status_code == 401
     assert error_of(await later.refresh(tokens["client_id"], tokens["refresh_token"])) == (400, "invalid_grant")
     assert (await signing.call(tokens["access_token"])).status_code == 200
+
+
+def test_no_grant_has_a_name_that_a_command_takes_for_an_option() -> None:
+    assert not any(grants.new_id().startswith("-") for _ in range(1_000))
