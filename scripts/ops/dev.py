@@ -125,7 +125,8 @@ def _serve(options: argparse.Namespace, signals: Signals, exports: Exports | Non
         refusal = wait_for_search(function, settings["MCP_ADMIN_TOKEN"].strip())
         if keeper:
             keeper.begin(function)
-        show(_report(endpoints_of(settings), function, _facts(options, route, emulator, passphrase), refusal))
+        facts = _facts(options, route, emulator, environment["PUBLIC_BASE_URL"], passphrase)
+        show(_report(endpoints_of(settings), function, facts, refusal))
         show([f"ready in {time.monotonic() - began:.1f} s at {function.url} (Ctrl-C stops)"])
         _watch(function, emulator, keeper)
 
@@ -293,10 +294,17 @@ def _report(
         yield ""
 
 
-def _facts(options: argparse.Namespace, route: str, emulator: Emulator, passphrase: str | None) -> dict[str, str]:
+def _how_to_sign_in(base: str, passphrase: str | None) -> str:
+    how = f"the owner's passphrase of this run is {passphrase}" if passphrase else "sign in as you have set up"
+    return f"give a client {base}/clients/ID/mcp alone; {how}"
+
+
+def _facts(
+    options: argparse.Namespace, route: str, emulator: Emulator, base: str, passphrase: str | None
+) -> dict[str, str]:
     kept = f"in {DATA}, saved within {options.save_every:g} seconds of a call and at the end"
     return {
-        "sign-in": f"the owner's passphrase of this run is {passphrase}" if passphrase else "as you have set up",
+        "sign-in": _how_to_sign_in(base, passphrase),
         "model": route,
         "data": "nowhere: this run is ephemeral" if options.ephemeral else kept,
         "store": f"Firestore emulator at {emulator.host}, its log is {emulator.process.log}",
