@@ -193,8 +193,8 @@ def test_every_profile_in_the_clients_guide_can_be_made() -> None:
     settings = load({"MCP_ADMIN_TOKEN": "a-token-that-is-long-enough", "MCP_CLIENT_PROFILES_JSON": stored})
     assert set(settings.profiles) >= set(SHOWN_CLIENTS.values())
     assert {profile.id for profile in settings.profiles.values() if profile.url_token_allowed} == {
-        "chatgpt",
-        "claude-web",
+        "chatgpt-url",
+        "claude-web-url",
     }
 
 

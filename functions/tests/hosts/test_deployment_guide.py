@@ -12,14 +12,16 @@ import subprocess
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
+import jsonschema
 import pytest
 import typer
 from typer.core import TyperGroup
 
 from builders import Service
-from metacortex.profiles import token_fault
+from metacortex.profiles import token_digest, token_fault
 from metacortex.settings import FUNCTION_NAME, REGION, TABLE, load
 from ops import checks
 from ops.checkout import FUNCTIONS, ROOT
@@ -27,6 +29,7 @@ from ops.cli import app
 from ops.hosts import PINS, HostTools
 from ops.processes import free_port
 from ops.smoke_plan import Mode
+from signing import BASE, HASH, Signing
 
 pytestmark = [pytest.mark.hosts, pytest.mark.slow]
 
@@ -39,6 +42,8 @@ WORDS = {
     "BILLING_ACCOUNT": "000000-000000-000000",
     "REVISION": "metacortexmcp-00001-abc",
     "DIR": ".",
+    "GRANT": "a-grant-of-nobody",
+    "HOST": urlsplit(BASE).netloc,
 }
 HOW_EACH_IS_TRIED = {
     "firebase": "run without an account",
@@ -106,7 +111,13 @@ def command(words: list[str]) -> Command:
     return Command(tuple(words[begin:end]), tuple(words[:begin]), files.get(">"))
 
 
+def blocks_of(language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", TEXT, re.DOTALL)
+
+
 ALL = [found for line in lines() for found in commands(line)]
+ALIASES, HOSTING = blocks_of("json")
+FIREBASE: dict[str, Any] = json.loads((ROOT / "firebase.json").read_text()) | json.loads(HOSTING)
 
 
 def each(program: str) -> pytest.MarkDecorator:
@@ -175,9 +186,11 @@ def test_there_is_a_rule_for_every_program_in_the_guide_and_no_other() -> None:
 def test_firebase_understands_the_command(
     tools: HostTools, home: Path, nowhere: Mapping[str, str], command: Command
 ) -> None:
-    for name in ("firebase.json", "firestore.rules", "firestore.indexes.json"):
+    for name in ("firestore.rules", "firestore.indexes.json"):
         shutil.copy(ROOT / name, home / name)
-    (home / ".firebaserc").write_text(filled(block_of("json")))
+    (home / "public").mkdir()
+    (home / "firebase.json").write_text(json.dumps(FIREBASE))
+    (home / ".firebaserc").write_text(filled(ALIASES))
     words = [*tools.command("firebase-tools", "firebase"), *map(filled, command.words[1:])]
     if command.words[1] == "login":
         assert "Usage: firebase login" in helped(words, nowhere, home)
@@ -212,12 +225,42 @@ def test_the_test_script_understands_the_command(command: Command) -> None:
 
 
 @each("curl")
-async def test_the_app_serves_the_path_that_is_asked_for(service: Service, command: Command) -> None:
+async def test_the_app_serves_the_path_that_is_asked_for(
+    service: Service, emulator_host: str, project: str, monkeypatch: pytest.MonkeyPatch, command: Command
+) -> None:
     *options, url = command.words[1:]
-    assert options == ["-sS"]
-    assert url.startswith(f"{URL}/")
-    answer = await service.http.get(urlsplit(url).path)
-    assert answer.json()["ok"] is True
+    if url.startswith(f"{URL}/"):
+        assert options == ["-sS"]
+        answer = await service.http.get(urlsplit(url).path)
+        assert answer.json()["ok"] is True
+        return
+    assert options == ["-sS", "-i"]
+    monkeypatch.setenv("FIRESTORE_EMULATOR_HOST", emulator_host)
+    profile = {"id": "claude-code", "tokenSha256": token_digest("another-token-that-is-long").hex()}
+    signing = Signing(project, {"MCP_CLIENT_PROFILES_JSON": json.dumps([profile])})
+    answer = await signing.http.get(filled(url))
+    shown = f"{answer.text}\n" + "\n".join(f"{name}: {value}" for name, value in answer.headers.items())
+    status, parts = answers()[url]
+    assert answer.status_code == status
+    assert parts
+    assert [part for part in parts if filled(part) not in shown] == []
+
+
+def answers() -> dict[str, tuple[int, list[str]]]:
+    """What the guide says that each address answers from outside: the status, and parts of the answer."""
+    urls = [one.words[-1] for one in ALL if one.program == "curl" and "-i" in one.words]
+    rows = re.findall(r"^\| [^|]+ \| (\d{3}) \| (`[^|]+`) \|$", TEXT, re.MULTILINE)
+    told = [(int(status), re.findall(r"`([^`]+)`", parts)) for status, parts in rows]
+    return dict(zip(urls, told, strict=True))
+
+
+def test_the_rewrites_of_the_guide_are_what_firebase_reads_and_lead_to_every_path(tools: HostTools) -> None:
+    schema = tools.folder / "node_modules/firebase-tools/schema/firebase-config.json"
+    jsonschema.validate(FIREBASE, json.loads(schema.read_text()))
+    rewrites = FIREBASE["hosting"]["rewrites"]
+    assert [rewrite["source"] for rewrite in rewrites] == ["/clients/**", "/oauth/**", "/.well-known/**"]
+    for rewrite in rewrites:
+        assert rewrite["function"] == {"functionId": FUNCTION_NAME, "region": REGION, "pinTag": False}
 
 
 @each("openssl")
@@ -290,14 +333,22 @@ def test_names_in_the_guide_are_those_of_the_function() -> None:
     targets = {
         one.words[one.words.index("--only") + 1] for one in ALL if one.words[:3] == ("firebase", "deploy", "--only")
     }
-    assert targets <= set(json.loads((ROOT / "firebase.json").read_text()))
+    assert targets <= set(FIREBASE)
 
 
 def test_the_settings_in_the_guide_are_valid() -> None:
-    pairs = (line.partition("=") for line in block_of("ini").splitlines())
-    settings = load({name: value for name, _, value in pairs} | {"MCP_ADMIN_TOKEN": "a-token-that-is-long-enough"})
-    assert settings.provider.value in block_of("ini")
-    assert json.loads(block_of("json"))["projects"] == {ALIAS: "PROJECT"}
+    secrets = {
+        "MCP_ADMIN_TOKEN": "a-token-that-is-long-enough",
+        "OWNER_PASSPHRASE_HASH": HASH,
+        "GOOGLE_SIGN_IN_CLIENT_SECRET": "a-secret-of-nobody",
+    }
+    model, *sign_in = blocks_of("ini")
+    assert load(pairs_of(model) | secrets).provider.value in model
+    with_passphrase, with_google, both = map(pairs_of, sign_in)
+    for chosen in (with_passphrase, with_google, with_google | both):
+        assert load(chosen | secrets).public_base_url == BASE
+    assert set(with_passphrase | with_google | both) <= {setting.name for setting in TABLE}
+    assert json.loads(ALIASES)["projects"] == {ALIAS: "PROJECT"}
 
 
 def test_files_that_the_guide_has_you_write_leave_the_tree_clean() -> None:
@@ -327,6 +378,8 @@ def test_an_installed_client_understands_its_line(
     tools: HostTools, home: Path, nowhere: Mapping[str, str], line: str
 ) -> None:
     program, *words = shlex.split(line)
+    if words[1] == "login":
+        words.append("--help")  # it would open a browser
     understood = subprocess.run(
         [*tools.command(CLIENTS[program], program), *words],
         cwd=home,
@@ -340,6 +393,6 @@ def test_an_installed_client_understands_its_line(
     assert understood.returncode == 0, understood.stderr
 
 
-def block_of(language: str) -> str:
-    [block] = re.findall(rf"```{language}\n(.*?)```", TEXT, re.DOTALL)
-    return block
+def pairs_of(block: str) -> dict[str, str]:
+    pairs = (line.partition("=") for line in block.splitlines())
+    return {name: filled(value) for name, _, value in pairs}
