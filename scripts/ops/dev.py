@@ -20,6 +20,7 @@ from ops.first_search import wait_for_search
 from ops.function import Function, running_function
 from ops.keeper import Keeper
 from ops.local_settings import generate_missing, read_settings
+from ops.place import EMULATOR
 from ops.processes import OpsError, ending, port_is_free
 from ops.signals import Signals, Stopped
 from ops.terminal import LogFollower, heading, say, show, write
@@ -243,7 +244,7 @@ def _function(
     environment: Mapping[str, str], emulator: Emulator, *, port: int | None
 ) -> AbstractContextManager[Function]:
     say("Starting the function ...")
-    return running_function({**environment, "FIRESTORE_EMULATOR_HOST": emulator.host}, port=port)
+    return running_function({**environment, EMULATOR: emulator.host}, port=port)
 
 
 def _emulator_with_data(stack: ExitStack, exports: Exports | None) -> Emulator:
@@ -308,6 +309,7 @@ def _facts(
         "model": route,
         "data": "nowhere: this run is ephemeral" if options.ephemeral else kept,
         "store": f"Firestore emulator at {emulator.host}, its log is {emulator.process.log}",
+        "grants": f"who was let in: {EMULATOR}={emulator.host} ./scripts/metacortex grant list",
     }
 
 
