@@ -130,7 +130,8 @@ def list_profiles(*, as_json: AsJson = False, file: File = SECRETS_FILE) -> None
 
 @app.command()
 def rotate(client_id: Id, *, print_json: PrintJson = False, file: File = SECRETS_FILE) -> None:
-    """Give a profile a new token, printed once. The old one stops working with the service's next start.
+    """Give a profile a new token, printed once. The old one stops working with the service's next start, and so does whatever
+    clients of the profile were given by signing in.
 
     Example:
 
