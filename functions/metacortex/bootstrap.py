@@ -26,6 +26,8 @@ from metacortex.web.app import Installation, create_app
 from metacortex.web.sign_in import SignIn
 
 if TYPE_CHECKING:
+    from google.cloud.firestore_v1.async_client import AsyncClient
+
     from metacortex.adapters.gemini_client import Route
     from metacortex.oauth.ports import ClientDocuments, OAuthStore, ProviderSignIn
     from metacortex.oauth.service import Authorization
@@ -137,7 +139,8 @@ def _oauth_app(
 
     assert store is not None
     assert authorization is not None
-    return create_oauth_app(authorization, Owner(store, settings.owner_passphrase_hash, clock), _google(settings))
+    passphrase_hash = settings.owner_passphrase_hash if settings.has_passphrase else ""
+    return create_oauth_app(authorization, Owner(store, passphrase_hash, clock), _google(settings))
 
 
 def _google(settings: Settings) -> "ProviderSignIn | None":
@@ -172,14 +175,19 @@ def firestore(settings: Settings, project: str | None) -> Stores:
     from metacortex.adapters.firestore_client import create_client
     from metacortex.adapters.firestore_events import FirestoreEvents
     from metacortex.adapters.firestore_memories import FirestoreMemories
-    from metacortex.adapters.firestore_oauth import FirestoreOAuth
 
     client = create_client(project)
     return Stores(
         memories=FirestoreMemories(client, settings.memory_collection),
         events=FirestoreEvents(client),
-        oauth=FirestoreOAuth(client) if settings.public_base_url else None,
+        oauth=_oauth_store(client) if settings.public_base_url else None,
     )
+
+
+def _oauth_store(client: "AsyncClient") -> "OAuthStore":
+    from metacortex.adapters.firestore_oauth import FirestoreOAuth
+
+    return FirestoreOAuth(client)
 
 
 def models(settings: Settings, project: str | None) -> Models:

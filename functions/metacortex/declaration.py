@@ -11,7 +11,7 @@ from firebase_functions import https_fn, options
 from firebase_functions.params import SecretParam
 from flask import Request, Response
 
-from metacortex.settings import REGION, ModelProvider, project_id
+from metacortex.settings import REGION, ModelProvider, SignInWay, project_id
 from metacortex.web.limits import CALLS_AT_ONCE
 
 ALWAYS = ("MCP_ADMIN_TOKEN", "MCP_CLIENT_PROFILES_JSON")
@@ -20,7 +20,7 @@ OWNER_HASH = "OWNER_PASSPHRASE_HASH"
 GOOGLE_KEY = "GOOGLE_SIGN_IN_CLIENT_SECRET"
 # A line of a dotenv file that a secret depends on, as Firebase's command line reads it.
 SETTING = re.compile(
-    r"^\s*(?:export)?\s*(?P<name>MODEL_PROVIDER|PUBLIC_BASE_URL|GOOGLE_SIGN_IN_CLIENT_ID)\s*=[ \t]*"
+    r"^\s*(?:export)?\s*(?P<name>MODEL_PROVIDER|PUBLIC_BASE_URL|OWNER_SIGN_IN|GOOGLE_SIGN_IN_CLIENT_ID)\s*=[ \t]*"
     r"""(?P<quote>['"]?)(?P<value>[^'"#\r\n]*)(?P=quote)\s*(?:\#.*)?$""",
     re.MULTILINE,
 )
@@ -51,17 +51,26 @@ def secrets(environment: Mapping[str, str], source: Path) -> tuple[str, ...]:
     """The names of the secrets to bind, for the function in the folder `source`.
 
     A deployment fails for want of a secret that is bound and does not exist, so one that not every installation has is bound
-    only where the dotenv files that are deployed need it: Gemini's key for its route, Google's secret where the owner signs in
-    with Google, and the passphrase where they sign in without.
+    only where the dotenv files that are deployed need it: Gemini's key for its route, and the secret of each way in which the
+    owner signs in.
     """
     chosen = dict(line for file in _dotenv_files(environment, source) for line in _settings(file))
-    with_google = bool(chosen.get("GOOGLE_SIGN_IN_CLIENT_ID"))
+    ways = _ways(chosen)
     needed = {
         GEMINI_KEY: chosen.get("MODEL_PROVIDER") == ModelProvider.GEMINI,
-        OWNER_HASH: bool(chosen.get("PUBLIC_BASE_URL")) and not with_google,
-        GOOGLE_KEY: with_google,
+        OWNER_HASH: SignInWay.PASSPHRASE in ways,
+        GOOGLE_KEY: SignInWay.GOOGLE in ways,
     }
     return (*ALWAYS, *(name for name, is_needed in needed.items() if is_needed))
+
+
+def _ways(chosen: Mapping[str, str]) -> list[str]:
+    """How the owner signs in: as the settings say, else in one way, for a second is bound to be asked for."""
+    if named := chosen.get("OWNER_SIGN_IN"):
+        return [way.strip() for way in named.split(",")]
+    if chosen.get("GOOGLE_SIGN_IN_CLIENT_ID"):
+        return [SignInWay.GOOGLE]
+    return [SignInWay.PASSPHRASE] if chosen.get("PUBLIC_BASE_URL") else []
 
 
 def _dotenv_files(environment: Mapping[str, str], source: Path) -> Iterator[Path]:

@@ -38,6 +38,11 @@ class ModelProvider(StrEnum):
     LOCAL = "local"
 
 
+class SignInWay(StrEnum):
+    PASSPHRASE = "passphrase"  # noqa: S105 - a way, not one
+    GOOGLE = "google"
+
+
 class RetrievalMode(StrEnum):
     HYBRID = "hybrid"
     VECTOR = "vector"
@@ -207,6 +212,13 @@ class Settings:
         "The origin that clients reach the scoped endpoints by; it turns signing in on.",
         shown="none: clients need a token",
     )
+    owner_sign_in: tuple[SignInWay, ...] = _setting(
+        "OWNER_SIGN_IN",
+        _several_of(*SignInWay),
+        (),
+        "How the owner signs in: `passphrase`, `google`, or both, separated by a comma.",
+        shown="deployed `google` if GOOGLE_SIGN_IN_CLIENT_ID is set, else `passphrase`; elsewhere what is set up",
+    )
     owner_passphrase_hash: str = _setting(
         "OWNER_PASSPHRASE_HASH",
         _passphrase_hash,
@@ -323,9 +335,14 @@ class Settings:
     in_emulator: bool = False
 
     @property
+    def has_passphrase(self) -> bool:
+        """Whether the owner may sign in with a passphrase."""
+        return bool(self.owner_passphrase_hash) and SignInWay.PASSPHRASE in (self.owner_sign_in or SignInWay)
+
+    @property
     def has_google(self) -> bool:
         """Whether the owner may sign in with Google."""
-        return bool(self.google_sign_in_client_id)
+        return bool(self.google_sign_in_client_id) and SignInWay.GOOGLE in (self.owner_sign_in or SignInWay)
 
     @property
     def provider(self) -> ModelProvider:
@@ -427,10 +444,18 @@ def _sign_in_faults(settings: Settings) -> list[str]:
         "OWNER_EMAIL or OWNER_SUBJECT": settings.owner_email or settings.owner_subject,
     }
     missing = [name for name, value in google.items() if not value]
+    ways = settings.owner_sign_in
     faults: list[str] = []
-    if 0 < len(missing) < len(google):
+    if missing and (SignInWay.GOOGLE in ways if ways else len(missing) < len(google)):
         faults.append(f"{missing[0]} is not set, and signing in with Google needs it.")
-    if settings.public_base_url and missing and not settings.owner_passphrase_hash:
+    if settings.owner_passphrase_hash:
+        return faults
+    if SignInWay.PASSPHRASE in ways:
+        faults.append(
+            "OWNER_PASSPHRASE_HASH is not set, and OWNER_SIGN_IN names the passphrase: make one with "
+            "`./scripts/metacortex owner passphrase`."
+        )
+    elif settings.public_base_url and missing and not ways:
         faults.append(
             "OWNER_PASSPHRASE_HASH is not set, and PUBLIC_BASE_URL needs a way for the owner to sign in: make one with "
             "`./scripts/metacortex owner passphrase`, or set up Google's."

@@ -64,9 +64,14 @@ class Authority:
         )
 
     @property
+    def pem(self) -> str:
+        """Its certificate."""
+        return self._certificate.public_bytes(serialization.Encoding.PEM).decode()
+
+    @property
     def trusting(self) -> ssl.SSLContext:
         """What a client has that trusts this authority alone."""
-        return ssl.create_default_context(cadata=self._certificate.public_bytes(serialization.Encoding.PEM).decode())
+        return ssl.create_default_context(cadata=self.pem)
 
     def server(self, *names: str, days: int = 1) -> ssl.SSLContext:
         """What a server has whose certificate is for names, or addresses, and ends in so many days."""

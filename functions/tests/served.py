@@ -43,7 +43,9 @@ class Stored:
 
     def events_of(self, tool: str, status: str = "success") -> list[dict[str, Any]]:
         """The events of a tool's calls that ended with a status."""
-        return [event for event in self.events.values() if (event.get("tool_name"), event["status"]) == (tool, status)]
+        return [
+            event for event in self.events.values() if (event.get("tool_name"), event.get("status")) == (tool, status)
+        ]
 
     def contents(self) -> list[str]:
         """The texts of the memories, sorted."""

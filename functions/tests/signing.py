@@ -26,6 +26,52 @@ HASH = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1).hash(PASSPHRASE
 VERIFIER = "v" * 43
 REDIRECT = "https://claude.ai/api/mcp/auth_callback"
 RESOURCE = f"{BASE}/clients/agent/mcp"
+# Where nobody's answer may be sent, whoever names it.
+FORBIDDEN_REDIRECTS = [
+    "javascript:alert(1)",
+    "JavaScript://claude.ai/%0aalert(1)",
+    "data:text/html,hello",
+    "vbscript:MsgBox",
+    "file:///etc/passwd",
+    "blob:https://claude.ai/1",
+    "filesystem:https://claude.ai/1",
+    "about:blank",
+    "view-source:https://claude.ai/callback",
+    "intent://callback#Intent;scheme=https;end",
+    "intent:callback",
+    "ms-msdt:/id",
+    "chrome-extension://aaaa/callback",
+    "ws://claude.ai/callback",
+    "wss://claude.ai/callback",
+    "ftp://claude.ai/callback",
+    "mailto:owner@claude.ai",
+    "urn:ietf:wg:oauth:2.0:oob",
+    "http://claude.ai/callback",
+    "http://localhost.claude.ai/callback",
+    "http://127.0.0.1.claude.ai/callback",
+    "http://localhost@claude.ai/callback",
+    "http://0.0.0.0/callback",
+    "https://claude.ai/callback#fragment",
+    "https://owner@claude.ai/callback",
+    "https://claude.ai%2eevil.example.org/callback",
+    "https://claude.ai\\@evil.example.org/callback",
+    "https:///callback",
+    "https:callback",
+    "//claude.ai/callback",
+    "/callback",
+    "claude.ai/callback",
+    "not an address",
+    "application://callback",
+    "vscode://callback",
+    "cursor://anysphere.cursor-mcp/oauth/callback/",
+    "cursor://anysphere.cursor-mcp/oauth/callback?install=1",
+    "cursor://anysphere.cursor-deeplink/mcp/install",
+    "CURSOR://anysphere.cursor-mcp/oauth/callback",
+    "com.example.app:/callback#fragment",
+    "com.example.app:/call back",
+    ".example.app:/callback",
+    "",
+]
 FORM = {"content-type": "application/x-www-form-urlencoded"}
 
 
@@ -53,8 +99,12 @@ class Signing:
         self.settings = environment(
             PUBLIC_BASE_URL=BASE, OWNER_PASSPHRASE_HASH=HASH, GCLOUD_PROJECT=self.project, **self.settings
         )
-        app: Any = ColdApp(self) if self.is_cold else self.new_app()
-        self.http = httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url=BASE)
+        self.transport = self.connect()
+        self.http = httpx2.AsyncClient(transport=self.transport, base_url=BASE)
+
+    def connect(self) -> httpx2.AsyncBaseTransport:
+        """How requests get there."""
+        return httpx2.ASGITransport(ColdApp(self) if self.is_cold else self.new_app())
 
     def new_app(self) -> Any:
         def installed() -> Any:
@@ -173,6 +223,15 @@ def request_on(page: httpx2.Response) -> str:
 def returned_to(response: httpx2.Response) -> dict[str, str]:
     """The parameters that a redirect brings back to the client."""
     return dict(parse_qsl(urlsplit(response.headers["location"]).query))
+
+
+def refused_on(page: httpx2.Response) -> tuple[str, dict[str, str]]:
+    """Where the page about a wrong request leads the owner back to, and the parameters that the client finds there."""
+    assert page.status_code == 400, page.text
+    assert "location" not in page.headers
+    [onward] = re.findall(r'class="button" href="([^"]+)"', page.text)
+    address, _, query = unescape(onward).partition("?")
+    return address, dict(parse_qsl(query))
 
 
 def said_on(page: httpx2.Response) -> str:

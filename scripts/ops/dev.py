@@ -11,20 +11,20 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 
 from metacortex.errors import ConfigurationError
-from metacortex.settings import ModelProvider, load
+from metacortex.settings import ModelProvider, SignInWay, load
 from ops.checkout import DATA
 from ops.emulator import Emulator, ImportFailed, running_emulator
-from ops.endpoints import PREFIX, PROJECT, Endpoint, client_lines, endpoint_for_agents, endpoints_of
+from ops.endpoints import PORT, PREFIX, PROJECT, Endpoint, client_lines, endpoint_for_agents, endpoints_of
 from ops.exports import Exports
 from ops.first_search import wait_for_search
 from ops.function import Function, running_function
 from ops.keeper import Keeper
 from ops.local_settings import generate_missing, read_settings
+from ops.place import EMULATOR
 from ops.processes import OpsError, ending, port_is_free
 from ops.signals import Signals, Stopped
 from ops.terminal import LogFollower, heading, say, show, write
 
-PORT = 5001
 OWNER_HASH = "OWNER_PASSPHRASE_HASH"
 SAVE_EVERY = 45.0
 # Of the machine or of another service; here they would make the function something that production is not.
@@ -111,7 +111,7 @@ def _serve(options: argparse.Namespace, signals: Signals, exports: Exports | Non
     began = time.monotonic()
     _require_free(options.port)
     settings = generate_missing(read_settings(os.environ))
-    passphrase = _new_passphrase() if not settings.get(OWNER_HASH, "").strip() else None
+    passphrase = _new_passphrase() if _lacks_passphrase(settings) else None
     environment = _function_environment(settings) | _sign_in(settings, options.port, passphrase)
     route = _route(environment)
     # Unwound from its end: the function stops before its data is saved, and the emulator after.
@@ -126,7 +126,8 @@ def _serve(options: argparse.Namespace, signals: Signals, exports: Exports | Non
         refusal = wait_for_search(function, settings["MCP_ADMIN_TOKEN"].strip())
         if keeper:
             keeper.begin(function)
-        show(_report(endpoints_of(settings), function, _facts(options, route, emulator, passphrase), refusal))
+        facts = _facts(options, route, emulator, environment["PUBLIC_BASE_URL"], passphrase)
+        show(_report(endpoints_of(settings), function, facts, refusal))
         show([f"ready in {time.monotonic() - began:.1f} s at {function.url} (Ctrl-C stops)"])
         _watch(function, emulator, keeper)
 
@@ -204,6 +205,11 @@ def _function_environment(settings: Mapping[str, str]) -> dict[str, str]:
     return kept | {"GCLOUD_PROJECT": PROJECT, "FUNCTIONS_EMULATOR": "true"}
 
 
+def _lacks_passphrase(settings: Mapping[str, str]) -> bool:
+    with_google_alone = settings.get("OWNER_SIGN_IN", "").strip() == SignInWay.GOOGLE
+    return not settings.get(OWNER_HASH, "").strip() and not with_google_alone
+
+
 def _new_passphrase() -> str:
     """Four groups of letters that can be typed: for this run alone, and kept nowhere."""
     return "-".join("".join(secrets.choice("abcdefghjkmnpqrstuvwxyz") for _ in range(5)) for _ in range(4))
@@ -214,7 +220,7 @@ def _sign_in(settings: Mapping[str, str], port: int, passphrase: str | None) -> 
     from argon2 import PasswordHasher  # noqa: PLC0415 - --check has no use for it
 
     base = settings.get("PUBLIC_BASE_URL", "").strip() or f"http://127.0.0.1:{port}"
-    hashed = PasswordHasher().hash(passphrase) if passphrase else settings[OWNER_HASH]
+    hashed = PasswordHasher().hash(passphrase) if passphrase else settings.get(OWNER_HASH, "")
     return {"PUBLIC_BASE_URL": base, OWNER_HASH: hashed}
 
 
@@ -238,7 +244,7 @@ def _function(
     environment: Mapping[str, str], emulator: Emulator, *, port: int | None
 ) -> AbstractContextManager[Function]:
     say("Starting the function ...")
-    return running_function({**environment, "FIRESTORE_EMULATOR_HOST": emulator.host}, port=port)
+    return running_function({**environment, EMULATOR: emulator.host}, port=port)
 
 
 def _emulator_with_data(stack: ExitStack, exports: Exports | None) -> Emulator:
@@ -289,13 +295,21 @@ def _report(
         yield ""
 
 
-def _facts(options: argparse.Namespace, route: str, emulator: Emulator, passphrase: str | None) -> dict[str, str]:
+def _how_to_sign_in(base: str, passphrase: str | None) -> str:
+    how = f"the owner's passphrase of this run is {passphrase}" if passphrase else "sign in as you have set up"
+    return f"give a client {base}/clients/ID/mcp alone; {how}"
+
+
+def _facts(
+    options: argparse.Namespace, route: str, emulator: Emulator, base: str, passphrase: str | None
+) -> dict[str, str]:
     kept = f"in {DATA}, saved within {options.save_every:g} seconds of a call and at the end"
     return {
-        "sign-in": f"the owner's passphrase of this run is {passphrase}" if passphrase else "with your own passphrase",
+        "sign-in": _how_to_sign_in(base, passphrase),
         "model": route,
         "data": "nowhere: this run is ephemeral" if options.ephemeral else kept,
         "store": f"Firestore emulator at {emulator.host}, its log is {emulator.process.log}",
+        "grants": f"who was let in: {EMULATOR}={emulator.host} ./scripts/metacortex grant list",
     }
 
 

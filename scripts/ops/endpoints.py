@@ -8,6 +8,7 @@ from typing import Any
 from metacortex.settings import FUNCTION_NAME, REGION
 
 PROJECT = "demo-metacortex"
+PORT = 5001
 PREFIX = f"/{PROJECT}/{REGION}/{FUNCTION_NAME}"
 VARIABLE = "METACORTEX_TOKEN"
 

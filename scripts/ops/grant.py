@@ -36,7 +36,7 @@ def list_grants(*, project: ProjectOption = None, as_json: AsJson = False) -> No
     ./scripts/metacortex grant list --project PROJECT
     """
     where = place_of(project, Settings.memory_collection)
-    grants = [grant for grant in _done(_listed(where)) if grant.expires_at > now_ms() and not grant.code]
+    grants = [grant for grant in done(_listed(where)) if grant.expires_at > now_ms() and not grant.code]
     if as_json:
         show([json.dumps([_described(grant) for grant in grants])])
         return
@@ -59,7 +59,7 @@ def revoke(
     ./scripts/metacortex grant revoke ID --project PROJECT
     """
     where = place_of(project, Settings.memory_collection)
-    if not _done(_ended(where, grant_id)):
+    if not done(_ended(where, grant_id)):
         say(f"There is no grant {grant_id} in {database_of(where.project)}; `grant list` names them.")
         raise typer.Exit(1)
     say("The grant is ended: its client has to ask again.")
@@ -78,7 +78,10 @@ async def _ended(where: Place, grant_id: str) -> bool:
         return False
     fields = {"client_id": stored.grant.profile_id, "application": stored.grant.client_name, "grant_id": grant_id}
     event = authorization_event(f"revoked-{grant_id}", now_ms(), "grant_revoked_by_owner", fields)
-    await FirestoreEvents(connect(where.project)).append([event])
+    try:
+        await FirestoreEvents(connect(where.project)).append([event])
+    except MetaCortexError as error:
+        say(f"The trail does not tell of it: {error}")
     return True
 
 
@@ -88,7 +91,8 @@ def store_of(where: Place) -> "FirestoreOAuth":
     return FirestoreOAuth(connect(where.project))
 
 
-def _done(work: Coroutine[Any, Any, R]) -> R:
+def done(work: Coroutine[Any, Any, R]) -> R:
+    """What work with the store comes to; where it fails, the command ends and says why."""
     try:
         return asyncio.run(work)
     except (OpsError, MetaCortexError) as error:
@@ -101,6 +105,7 @@ def _described(grant: "Grant") -> dict[str, object]:
         "id": grant.id,
         "application": grant.client_name,
         "application_id": grant.client_id,
+        "returns_to": grant.returns_to,
         "client": grant.profile_id,
         "created_at": format_time(grant.created_at),
         "used_at": format_time(grant.used_at),
@@ -112,5 +117,6 @@ def _lines(grants: Sequence["Grant"], place: str) -> Iterator[str]:
     if not grants:
         yield f"No client has been allowed in by signing in: {place}."
     for grant in grants:
-        yield f"{grant.id}  {grant.client_name}, as {grant.profile_id}"
+        described = f", described at {grant.client_id}" if grant.client_id.startswith("https://") else ""
+        yield f"{grant.id}  {grant.client_name}, at {grant.returns_to}, as {grant.profile_id}{described}"
         yield f"  allowed {format_time(grant.created_at)}, last used {format_time(grant.used_at)}"

@@ -34,6 +34,7 @@ PINS = {
     "@modelcontextprotocol/inspector": "2.12.0",
     "@modelcontextprotocol/conformance": "0.2.0-alpha.12",
     "@anthropic-ai/claude-code": "2.1.332",
+    "@openai/codex": "0.171.0",
     "@google/gemini-cli": "0.61.0",
     "@sparticuz/chromium": "153.0.0",
     "axe-core": "4.14.1",
@@ -225,7 +226,7 @@ def _install(tools: HostTools) -> None:
     stamp.unlink(missing_ok=True)
     (tools.folder / "package.json").write_text(_described())
     say(
-        f"Fetching {', '.join(PINS)} from npm into {tools.folder} (some minutes and 1.4 GB; only when the pins change) ..."
+        f"Fetching {', '.join(PINS)} from npm into {tools.folder} (some minutes and 1.7 GB; only when the pins change) ..."
     )
     options = ["--no-audit", "--no-fund", "--no-package-lock", "--loglevel=error"]
     with scratch_folder() as scratch:

@@ -63,7 +63,6 @@ def needed(collection: str, dimensions: int, field: str) -> dict[str, Any]:
                 _override(name, "expires_at", ttl=True)
                 for name in (f"{collection}_write_fingerprints", *EVENTS, *SIGN_IN)
             ),
-            _override("oauth_clients", "metadata"),
             _override("oauth_requests", "state"),
         ],
     }

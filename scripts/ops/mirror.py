@@ -43,14 +43,23 @@ def backup(
     force: Annotated[
         bool, typer.Option("--force", help="Replace a mirror that holds over 10 % more documents, too.")
     ] = False,
+    with_sign_in: Annotated[
+        bool,
+        typer.Option(
+            "--with-sign-in", help="Copy what signing in keeps, too: grants, sessions, and digests of tokens."
+        ),
+    ] = False,
     as_json: Json = False,
 ) -> None:
-    """Copy everything in the default database of a project into a folder.
+    """Copy the default database of a project into a folder.
 
     Every document of every collection and subcollection is copied with every value as Firestore keeps it, all as of one
     moment. Firestore keeps a moment for an hour: a backup that takes longer ends and says so. A mirror of the same
     project that the folder holds is replaced at the very end; whatever stops this command before leaves it as it was. It
     is not replaced by one with over 10 % fewer documents, apart from events, fingerprints and parts of memories.
+
+    What signing in keeps, which is who was allowed in and digests of what they show, is left out unless you add
+    --with-sign-in. The manifest says which it is.
 
     The times at which documents were made and last changed are Firestore's own and cannot be restored; the mirror notes
     the latter for information.
@@ -64,7 +73,7 @@ def backup(
     gcloud auth application-default login
     ./scripts/metacortex mirror backup DIR --project PROJECT
     """
-    report = Backup(read_project(project, "--project"), folder, force)
+    report = Backup(read_project(project, "--project"), folder, force, with_sign_in)
 
     async def work(tell: Tell) -> None:
         from ops.mirror_backup import back_up  # noqa: PLC0415
@@ -88,6 +97,10 @@ def restore(  # noqa: PLR0913 - the options of a command
     allow_source: Annotated[
         bool, typer.Option("--allow-source", help="Allow the project that the mirror is of as the target.")
     ] = False,
+    with_sign_in: Annotated[
+        bool,
+        typer.Option("--with-sign-in", help="Restore what signing in keeps, too, from a mirror that was made so."),
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Make the default database of a project hold what a mirror holds. Without --write this is a dry run.
@@ -96,6 +109,9 @@ def restore(  # noqa: PLR0913 - the options of a command
     written. Then what the database lacks or has otherwise is written, whole documents at a time; what is equal already is
     left alone. Documents that the mirror does not hold stay, unless --prune deletes them at the end. A reference to a
     document of the mirrored database becomes one to that document in the target.
+
+    What signing in keeps in the target is neither replaced nor deleted, unless you add --with-sign-in: then grants and
+    sessions that have ended since the backup come back.
 
     Stop the service and other writers first. The command can be stopped at any time and repeated, and then goes on. The
     exit status is 0 if it did its work or there is none, 1 if it failed or was refused, and 2 if the command is wrong.
@@ -109,7 +125,7 @@ def restore(  # noqa: PLR0913 - the options of a command
     ./scripts/metacortex mirror gate --source DIR --target PROJECT
     """
     target = read_project(project, "--project")
-    report = Restore(folder, target, write=write, prune=prune, allow_source=allow_source)
+    report = Restore(folder, target, write=write, prune=prune, allow_source=allow_source, sign_in=with_sign_in)
 
     async def work(tell: Tell) -> None:
         from ops.mirror_restore import restore  # noqa: PLC0415
@@ -129,6 +145,7 @@ def gate(
         Path | None,
         typer.Option("--report", metavar="FILE", help="Also write the JSON object into a file, equal or not."),
     ] = None,
+    with_sign_in: Annotated[bool, typer.Option("--with-sign-in", help="Compare what signing in keeps, too.")] = False,
     as_json: Json = False,
 ) -> None:
     """Prove that two databases, or a mirror and a database, hold the same documents. Changes neither.
@@ -136,7 +153,8 @@ def gate(
     Each side is a project's id or the folder of a mirror; what exists as a folder, or has a slash, is taken for one.
     Documents are compared in every byte, except that a reference to a document of its own database counts as equal to
     the like one of the other. The report has counts and content hashes by collection, and names the first 100 documents
-    of each kind: missing in the target, extra in it, and different.
+    of each kind: missing in the target, extra in it, and different. What signing in keeps is left out on both sides
+    unless you add --with-sign-in.
 
     A project is read as of one moment, within an hour; every document costs one read. The exit status is 0 only if both
     sides are equal, 1 if they are not or one could not be read, and 2 if the command is wrong.
@@ -150,7 +168,7 @@ def gate(
         raise typer.BadParameter("names the same as --source; there is nothing to compare.", param_hint="--target")
     if report_file and not report_file.absolute().parent.is_dir():
         raise typer.BadParameter(f"cannot be written: there is no folder {report_file.parent}.", param_hint="--report")
-    report = Gate(_holder(source, "--source"), _holder(target, "--target"))
+    report = Gate(_holder(source, "--source"), _holder(target, "--target"), with_sign_in)
 
     async def work(tell: Tell) -> None:
         from ops.mirror_folder import replace_file, writable  # noqa: PLC0415

@@ -12,7 +12,7 @@ from ops.progress import Tell
 
 
 async def back_up(backup: Backup, tell: Tell) -> None:
-    """Write everything that the database of a project holds. Raises OpsError; a mirror that was there then still is."""
+    """Write what the database of a project holds. Raises OpsError; a mirror that was there then still is."""
     folder = MirrorFolder(backup.folder)
     emulator = os.environ.get(EMULATOR) or None
     folder.require_room_for(backup.project, emulator)
@@ -20,13 +20,11 @@ async def back_up(backup: Backup, tell: Tell) -> None:
     moment = await database.moment()
     with folder.replacing(backup.project, emulator, moment, force=backup.force) as writer:
         written = 0
-        async with aclosing(database.records(moment)) as records:
+        async with aclosing(database.records(moment, sign_in=backup.sign_in)) as records:
             async for record in records:
                 writer.add(record)
                 written += 1
                 tell("Reading documents", written, None)
         if not written:
-            raise OpsError(
-                f"{database_of(backup.project)} holds no documents, so that there is nothing to back up; check the project's id."
-            )
-        backup.manifest = writer.finish(backup.project, emulator)
+            raise OpsError(f"{database_of(backup.project)} holds no documents to back up; check the project's id.")
+        backup.manifest = writer.finish(backup.project, emulator, sign_in=backup.sign_in)

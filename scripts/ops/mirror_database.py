@@ -18,6 +18,7 @@ from google.cloud.firestore_v1.types import (
 
 from metacortex.adapters.firestore_client import RETRY, create_client
 from ops.mirror_documents import DOCUMENTS, Record, document_of, record_of
+from ops.mirror_manifest import is_of_sign_in
 from ops.processes import OpsError
 from ops.store_faults import PASSING, meaning
 
@@ -47,19 +48,26 @@ class Database:
             times = [BatchGetDocumentsResponse.pb(answer).read_time async for answer in stream]
         return times[0].ToDatetime(tzinfo=UTC)
 
-    async def records(self, moment: datetime) -> AsyncGenerator[Record]:
-        """Every document as it was at a moment within the last hour, in the order of their paths."""
+    async def records(self, moment: datetime, *, sign_in: bool) -> AsyncGenerator[Record]:
+        """Every document as it was at a moment within the last hour, in the order of their paths.
+
+        Those of signing in are among them only with `sign_in`.
+        """
         documents = self._documents(read_time=moment)
         async with aclosing(documents):
             async for document in documents:
-                yield record_of(document, self._name)
+                record = record_of(document, self._name)
+                if sign_in or not is_of_sign_in(record.path):
+                    yield record
 
-    async def paths(self) -> AsyncGenerator[str]:
-        """The path of every document there is, in order. What changes meanwhile may be among them or not."""
+    async def paths(self, *, sign_in: bool) -> AsyncGenerator[str]:
+        """The path of every such document there is, in order. What changes meanwhile may be among them or not."""
         documents = self._documents(select={"fields": [NAME]})
         async with aclosing(documents):
             async for document in documents:
-                yield record_of(document, self._name).path
+                path = record_of(document, self._name).path
+                if sign_in or not is_of_sign_in(path):
+                    yield path
 
     async def found(self, paths: Sequence[str]) -> dict[str, bytes]:
         """The digests of those of these documents that exist, by path."""

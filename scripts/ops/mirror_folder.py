@@ -21,7 +21,7 @@ from io import BufferedWriter
 from pathlib import Path
 
 from ops.mirror_documents import Record
-from ops.mirror_manifest import File, Manifest, sealed, unsealed
+from ops.mirror_manifest import File, Manifest, is_of_sign_in, sealed, unsealed
 from ops.mirror_report import collection_of, counted
 from ops.place import database_of
 from ops.processes import OpsError
@@ -43,24 +43,32 @@ class MirrorFolder:
         self.path = path
 
     @asynccontextmanager
-    async def reading(self, tell: Tell) -> AsyncGenerator[Manifest]:
-        """Hold the folder while it is read, so that no backup replaces it; every file is as it was written."""
+    async def reading(self, tell: Tell, *, sign_in: bool) -> AsyncGenerator[Manifest]:
+        """Hold the folder while it is read, so that no backup replaces it; every file is as it was written.
+
+        With `sign_in` it must hold what signing in keeps.
+        """
         with self._locked(fcntl.LOCK_SH, f"A backup into {self.path} is running; run this again when it is done."):
             manifest = self._held()
             if manifest is None:
                 raise OpsError(f"{self.path} holds no mirror; name a folder that `metacortex mirror backup` finished.")
+            if sign_in and not manifest.sign_in:
+                raise OpsError(
+                    f"{self.path} was made without --with-sign-in and holds nothing of signing in; leave that option out."
+                )
             for number, file in enumerate(manifest.files, start=1):
                 await asyncio.to_thread(self._verify, file)
                 tell("Checking files", number, len(manifest.files))
             yield manifest
 
-    def records(self, manifest: Manifest) -> Iterator[Record]:
-        """Every document, while the folder is held for reading."""
+    def records(self, manifest: Manifest, *, sign_in: bool) -> Iterator[Record]:
+        """Every document, those of signing in only where asked for, while the folder is held for reading."""
         for file in manifest.files:
             with self._readable(self.path / file.name), (self.path / file.name).open("rb") as lines:
                 for line in lines:
                     entry = json.loads(line)
-                    yield Record(entry["path"], base64.b64decode(entry["document"]), entry["update_time"])
+                    if sign_in or not is_of_sign_in(entry["path"]):
+                        yield Record(entry["path"], base64.b64decode(entry["document"]), entry["update_time"])
 
     def require_room_for(self, project: str, emulator: str | None) -> None:
         """That a backup of this project, or of an emulator in its place, may be written here. Changes nothing."""
@@ -175,7 +183,7 @@ class Writer:
                 self._end_file()
         self._collections[collection_of(record.path)] += 1
 
-    def finish(self, project: str, emulator: str | None) -> Manifest:
+    def finish(self, project: str, emulator: str | None, *, sign_in: bool) -> Manifest:
         """Make all that was written the mirror that the folder holds. Raises OpsError where too much would be lost."""
         with _replacing(self._folder):
             self._end_file()
@@ -183,6 +191,7 @@ class Writer:
                 project=project,
                 emulator=emulator,
                 read_time=self._moment,
+                sign_in=sign_in,
                 collections=dict(sorted(self._collections.items())),
                 files=tuple(self._files),
             )

@@ -22,7 +22,7 @@ async def compare(gate: Gate, tell: Tell) -> None:
         sides: dict[Side, Holder] = {"source": gate.source, "target": gate.target}
         for side, holder in sides.items():
             noted = 0
-            async with _held_by(holder, tell) as (what, records):
+            async with _held_by(holder, tell, sign_in=gate.sign_in) as (what, records):
                 async for record in records:
                     ledger.note(side, record.path, record.digest())
                     noted += 1
@@ -34,16 +34,19 @@ async def compare(gate: Gate, tell: Tell) -> None:
 
 
 @asynccontextmanager
-async def _held_by(holder: Holder, tell: Tell) -> AsyncGenerator[tuple[str, AsyncIterator[Record]]]:
+async def _held_by(holder: Holder, tell: Tell, *, sign_in: bool) -> AsyncGenerator[tuple[str, AsyncIterator[Record]]]:
     """What a side is, and its documents."""
     if isinstance(holder, Path):
         folder = MirrorFolder(holder)
-        async with folder.reading(tell) as manifest, aclosing(_interruptible(folder.records(manifest))) as records:
+        async with (
+            folder.reading(tell, sign_in=sign_in) as manifest,
+            aclosing(_interruptible(folder.records(manifest, sign_in=sign_in))) as records,
+        ):
             yield f"the mirror of {manifest.origin()}", records
         return
     database = Database(holder)
     moment = await database.moment()
-    async with aclosing(database.records(moment)) as records:
+    async with aclosing(database.records(moment, sign_in=sign_in)) as records:
         yield f"{database_of(holder)}, as it was at {shown(moment)}", records
 
 

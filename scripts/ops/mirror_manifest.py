@@ -10,10 +10,9 @@ from ops.processes import OpsError
 
 KIND = "metacortex-mirror"
 VERSION = 1
-_PASSING = (
-    *("memory_events", "retrieval_query_events", "_write_fingerprints", "_parts"),
-    *("oauth_clients", "oauth_requests", "oauth_grants", "owner_sessions", "owner_attempts"),
-)
+SIGN_IN = ("oauth_clients", "oauth_requests", "oauth_grants", "owner_sessions", "owner_attempts")
+"""The collections of signing in: who was allowed in, and digests of what they show."""
+_PASSING = ("memory_events", "retrieval_query_events", "_write_fingerprints", "_parts", *SIGN_IN)
 FORM = "One JSON object a line. Its document is a google.firestore.v1.Document with nothing but fields, in base64."
 
 
@@ -37,6 +36,8 @@ class Manifest:
     """The host and port of the emulator that stood in for the project's database."""
     read_time: datetime
     """The moment, by Firestore's clock, at which the database was as it is here."""
+    sign_in: bool
+    """Whether it holds what signing in keeps."""
     collections: dict[str, int]
     """How many documents each collection holds, by the names that `collection_of` gives."""
     files: tuple[File, ...]
@@ -58,6 +59,11 @@ class Manifest:
         """What it is a mirror of."""
         where = f"{self.project} in the emulator at {self.emulator}" if self.emulator else self.project
         return f"{where}, as it was at {shown(self.read_time)}"
+
+
+def is_of_sign_in(path: str) -> bool:
+    """Whether a document is one that signing in keeps, or lies below one."""
+    return path.partition("/")[0] in SIGN_IN
 
 
 def shown(moment: datetime) -> str:
@@ -94,6 +100,8 @@ def unsealed(file: str, text: bytes) -> Manifest:
         project=held["project"],
         emulator=held["emulator"],
         read_time=datetime.fromisoformat(held["read_time"]),
+        # A mirror that does not say copied every collection.
+        sign_in=held.get("sign_in", True),
         collections=held["collections"],
         files=tuple(File(**entry) for entry in held["files"]),
     )

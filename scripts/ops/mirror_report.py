@@ -55,6 +55,8 @@ class Backup(Report):
     folder: Path
     force: bool
     """Whether it may hold much less than the one in the folder."""
+    sign_in: bool
+    """Whether it is to hold what signing in keeps."""
     manifest: Manifest | None = None
     error: str | None = None
 
@@ -74,9 +76,10 @@ class Backup(Report):
         assert self.manifest is not None
         for name, documents in self.manifest.collections.items():
             yield _line(name, f"{documents:,}")
+        left_out = "" if self.manifest.sign_in else ", without what signing in keeps"
         yield (
             f"The mirror is complete: {counted(self.manifest.documents)} in {self.manifest.bytes:,} bytes, as of"
-            f" {shown(self.manifest.read_time)}."
+            f" {shown(self.manifest.read_time)}{left_out}."
         )
 
 
@@ -87,6 +90,7 @@ def _about(manifest: Manifest | None) -> dict[str, Any] | None:
         "project": manifest.project,
         "emulator": manifest.emulator,
         "read_time": shown(manifest.read_time),
+        "sign_in": manifest.sign_in,
         "documents": manifest.documents,
         "bytes": manifest.bytes,
         "collections": manifest.collections,
@@ -117,6 +121,8 @@ class Restore(Report):
     """Whether documents that the mirror does not hold are deleted."""
     allow_source: bool
     """Whether the target may be the project that the mirror is of."""
+    sign_in: bool
+    """Whether what signing in keeps is restored, and pruned, too; otherwise the target's stays untouched."""
     manifest: Manifest | None = None
     collections: defaultdict[str, Tally] = field(default_factory=lambda: defaultdict(Tally))
     error: str | None = None
@@ -134,6 +140,7 @@ class Restore(Report):
             "mirror": _about(self.manifest),
             "write": self.write,
             "prune": self.prune,
+            "sign_in": self.sign_in,
             "collections": {name: asdict(tally) for name, tally in sorted(self.collections.items())},
             "error": self.error,
         }
@@ -201,6 +208,8 @@ class Gate(Report):
 
     source: Holder
     target: Holder
+    sign_in: bool
+    """Whether what signing in keeps is compared, too."""
     seen: dict[Side, str] = field(default_factory=dict[Side, str])
     """What each side was, and of when."""
     collections: defaultdict[str, dict[Side, Part]] = field(
@@ -240,6 +249,7 @@ class Gate(Report):
             "ok": self.ok,
             "source": self.seen.get("source"),
             "target": self.seen.get("target"),
+            "sign_in": self.sign_in,
             "collections": {
                 name: {
                     side: {"documents": part.documents, "sha256": part.hash.hexdigest()} for side, part in sides.items()

@@ -28,7 +28,7 @@ async def restore(report: Restore, tell: Tell) -> None:
     the mirror is known to be as it was, and the database has answered.
     """
     folder = MirrorFolder(report.folder)
-    async with folder.reading(tell) as manifest:
+    async with folder.reading(tell, sign_in=report.sign_in) as manifest:
         report.manifest = manifest
         if manifest.project == report.project and not report.allow_source:
             raise OpsError(
@@ -39,7 +39,7 @@ async def restore(report: Restore, tell: Tell) -> None:
         await database.moment()
         work = _Restore(database, report, tell)
         with open_ledger() as ledger:
-            await work.put(folder.records(manifest), manifest, ledger)
+            await work.put(folder.records(manifest, sign_in=report.sign_in), manifest, ledger)
             await work.prune(ledger)
 
 
@@ -80,7 +80,7 @@ class _Restore:
         """Look for documents that the mirror does not hold, and delete them where that was asked for."""
         extra: list[str] = []
         seen = 0
-        async with aclosing(self._database.paths()) as paths:
+        async with aclosing(self._database.paths(sign_in=self._report.sign_in)) as paths:
             async for path in paths:
                 seen += 1
                 self._tell("Looking for other documents", seen, None)

@@ -1,22 +1,20 @@
 """`metacortex owner`: how the owner signs in, and ending that."""
 
-import asyncio
 import sys
 from typing import Annotated
 
 import typer
 
-from metacortex.errors import MetaCortexError
 from metacortex.settings import Settings
 from ops.checkout import SECRETS_FILE
-from ops.grant import store_of
+from ops.grant import done, store_of
 from ops.local_settings import locked, shown, write
 from ops.place import Place, ProjectOption, database_of, place_of
-from ops.processes import OpsError
 from ops.terminal import say, show
 
 NAME = "OWNER_PASSPHRASE_HASH"
 SHORTEST = 12
+LONGEST = 1_000
 
 app = typer.Typer(no_args_is_help=True, help="The owner's sign-in, by which clients are allowed in.")
 
@@ -57,7 +55,27 @@ def _asked() -> str:
         text = sys.stdin.readline().rstrip("\n")
     if len(text) < SHORTEST:
         raise typer.BadParameter(f"A passphrase has at least {SHORTEST} characters; several words make a good one.")
+    if len(text) > LONGEST:
+        raise typer.BadParameter(f"A passphrase has at most {LONGEST:,} characters.")
     return text
+
+
+@app.command()
+def unlock(*, project: ProjectOption = None) -> None:
+    """Let a passphrase be tried again at once, after too many wrong ones.
+
+    Example:
+
+    \b
+    ./scripts/metacortex owner unlock --project PROJECT
+    """
+    where = place_of(project, Settings.memory_collection)
+    done(_unlocked(where))
+    say(f"The next passphrase is looked at, in {database_of(where.project)}.")
+
+
+async def _unlocked(where: Place) -> None:
+    await store_of(where).forget_attempts()
 
 
 @app.command("sign-out")
@@ -70,11 +88,7 @@ def sign_out(*, project: ProjectOption = None) -> None:
     ./scripts/metacortex owner sign-out --project PROJECT
     """
     where = place_of(project, Settings.memory_collection)
-    try:
-        ended = asyncio.run(_signed_out(where))
-    except (OpsError, MetaCortexError) as error:
-        say(str(error))
-        raise typer.Exit(1) from None
+    ended = done(_signed_out(where))
     say(f"Signed out of {ended} {'browser' if ended == 1 else 'browsers'} in {database_of(where.project)}.")
 
 

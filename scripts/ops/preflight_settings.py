@@ -1,5 +1,6 @@
 """Whether the deployed function would accept its configuration."""
 
+import re
 import secrets
 from collections.abc import Awaitable, Mapping
 
@@ -49,10 +50,26 @@ def _faults(environment: Mapping[str, str], told: Mapping[str, str]) -> list[str
         faults.append("A dotenv file names an emulator, which a deployed function would use; remove that line.")
     if told.get("MODEL_PROVIDER", "").strip() == ModelProvider.LOCAL:
         faults.append("MODEL_PROVIDER=local works on your own machine only; deploy vertex or gemini.")
+    faults += _origin_faults(told)
     try:
         load(environment)
     except ConfigurationError as error:
         faults.extend(error.faults)
+    return faults
+
+
+def _origin_faults(told: Mapping[str, str]) -> list[str]:
+    """What is wrong, for a deployed function alone, with the origins that signing in goes by."""
+    faults = [
+        f"{name} is an origin without TLS, which works on your own machine only; deploy one that begins with https://."
+        for name in ("PUBLIC_BASE_URL", "GOOGLE_SIGN_IN_ISSUER")
+        if told.get(name, "").strip().startswith("http://")
+    ]
+    if _SHARED_ROOT.search(told.get("PUBLIC_BASE_URL", "").strip()):
+        faults.append(
+            "PUBLIC_BASE_URL is on cloudfunctions.net, where only a path is the function's, so that no client finds how to sign"
+            " in; name the origin of its URL on run.app, of a Hosting site, or of a domain of your own."
+        )
     return faults
 
 
@@ -69,4 +86,5 @@ def _with_stand_ins(told: Mapping[str, str]) -> dict[str, str]:
     }
 
 
+_SHARED_ROOT = re.compile(r"\.cloudfunctions\.net(?::\d+)?$")
 _RANDOM = secrets.token_urlsafe(32)

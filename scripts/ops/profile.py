@@ -4,8 +4,9 @@ import json
 import os
 import re
 import secrets
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,12 +15,14 @@ import typer
 from metacortex.memory import BranchState
 from metacortex.profiles import Profile, parse_profiles, token_digest
 from ops.checkout import SECRETS_FILE
+from ops.endpoints import PORT
 from ops.local_settings import STANDARD_INPUT, shown
 from ops.processes import OpsError
 from ops.profile_list import NAME, Change, Document, change_list, read_environment, read_list
 from ops.terminal import say, show
 
 DEFAULT_TOOLS = "save_context,search_context,fetch_context"
+COPY_NOW = "The token is kept nowhere and not shown again: copy it now."
 STORE_IN_PRODUCTION = f"firebase functions:secrets:set {NAME} --data-file FILE"
 
 app = typer.Typer(no_args_is_help=True, help="The clients of an installation: who may call, with what, and from where.")
@@ -61,14 +64,14 @@ def add(  # noqa: PLR0913 - the options of a command
     print_json: PrintJson = False,
     file: File = SECRETS_FILE,
 ) -> None:
-    """Make a profile for a client. Its token is printed once; only the token's hash is kept.
+    """Make a profile for a client, and tell its ways in. Its token is printed once; only the token's hash is kept.
 
     Names in a list are separated by commas. States are active, merged, deprecated and wip.
 
-    Example, for a web client:
+    Example, for a web client that is let in by signing in:
 
     \b
-    ./scripts/metacortex profile add claude-web --origin https://claude.ai --url-token
+    ./scripts/metacortex profile add claude-web --origin https://claude.ai
 
     Example, for production:
 
@@ -98,7 +101,8 @@ def add(  # noqa: PLR0913 - the options of a command
         return [*documents, document]
 
     _change(file, added, print_json=print_json, done=f"The profile {client_id} is added to {shown(file)}.")
-    _show_token(client_id, token, url_token=url_token, print_json=print_json)
+    ways = _deployed_ways(client_id) if print_json else _local_ways(client_id, read_list(file).settings)
+    _show(_ways_in(ways, token, url_token=url_token), print_json=print_json)
 
 
 @app.command("list")
@@ -126,7 +130,8 @@ def list_profiles(*, as_json: AsJson = False, file: File = SECRETS_FILE) -> None
 
 @app.command()
 def rotate(client_id: Id, *, print_json: PrintJson = False, file: File = SECRETS_FILE) -> None:
-    """Give a profile a new token, printed once. The old one stops working with the service's next start.
+    """Give a profile a new token, printed once. The old one stops working with the service's next start, and so does whatever
+    clients of the profile were given by signing in.
 
     Example:
 
@@ -134,19 +139,16 @@ def rotate(client_id: Id, *, print_json: PrintJson = False, file: File = SECRETS
     ./scripts/metacortex profile rotate claude-web
     """
     token = secrets.token_urlsafe(32)
-    url_token = False
 
     def rotated(documents: list[Document]) -> list[Document]:
-        nonlocal url_token
         old = _named(client_id, documents)
-        url_token = old.get("allowUrlToken", True)
         kept = {name: value for name, value in old.items() if name not in {"id", "token", "tokenSha256"}}
         new = {"id": client_id, "tokenSha256": token_digest(token).hex(), **kept}
         return [new if document is old else document for document in documents]
 
     done = f"The profile {client_id} has a new token in {shown(file)}; the old one works until the next start."
     _change(file, rotated, print_json=print_json, done=done)
-    _show_token(client_id, token, url_token=url_token, print_json=print_json)
+    _show_token(client_id, token, print_json=print_json)
 
 
 @app.command()
@@ -261,13 +263,60 @@ def _change(file: Path, change: Change, *, print_json: bool, done: str) -> None:
         say(f"{NAME} is set in this environment too, and what is started from here uses that one.")
 
 
-def _show_token(client_id: str, token: str, *, url_token: bool, print_json: bool) -> None:
-    path = f"/clients/{client_id}/mcp"
-    lines = ["", f"  endpoint  {path}", f"  token     {token}"]
-    if url_token:
-        lines.append(f"  URL       {path}?auth_token=TOKEN, where a client can only enter a URL")
-        lines.append("            It opens nothing unless the installation also sets MCP_URL_TOKENS=true.")
-    lines += ["", "The token is kept nowhere and not shown again: copy it now."]
+@dataclass(frozen=True)
+class _Ways:
+    """What is known of the installation that a client is let into."""
+
+    endpoint: str
+    signing_in: str
+    """What a client must be given to be let in by signing in."""
+    url_tokens: bool
+    """Whether it is known to take tokens in URLs."""
+
+
+def _local_ways(client_id: str, settings: Mapping[str, str]) -> _Ways:
+    base = settings.get("PUBLIC_BASE_URL", "").strip() or f"http://127.0.0.1:{PORT}"
+    url_tokens = settings.get("MCP_URL_TOKENS", "").strip().lower() == "true"
+    return _Ways(f"{base}/clients/{client_id}/mcp", "the endpoint alone", url_tokens)
+
+
+def _deployed_ways(client_id: str) -> _Ways:
+    return _Ways(
+        f"BASE/clients/{client_id}/mcp, where BASE is PUBLIC_BASE_URL, or without that the function's URL",
+        "where PUBLIC_BASE_URL is set, the endpoint alone",
+        url_tokens=False,
+    )
+
+
+def _ways_in(ways: _Ways, token: str, *, url_token: bool) -> list[str]:
+    return [
+        "",
+        f"  endpoint  {ways.endpoint}",
+        f"  token     {token}",
+        "",
+        "There are three ways in; take the first that the client knows, and give it:",
+        f"  1. signing in    {ways.signing_in}; you sign in in your browser, and approve",
+        "  2. by header     the endpoint, and the header Authorization: Bearer TOKEN",
+        f"  3. in the URL    {_in_url(ways, url_token=url_token)}",
+        "",
+        COPY_NOW,
+    ]
+
+
+def _in_url(ways: _Ways, *, url_token: bool) -> str:
+    if not url_token:
+        return "not this profile, for it was made without --url-token; discouraged anyway, since URLs end up in logs"
+    closed = "" if ways.url_tokens else ", and closed unless MCP_URL_TOKENS=true"
+    return f"ENDPOINT?auth_token=TOKEN: discouraged, since URLs end up in logs{closed}"
+
+
+def _show_token(client_id: str, token: str, *, print_json: bool) -> None:
+    lines = ["", f"  endpoint  /clients/{client_id}/mcp", f"  token     {token}", "", COPY_NOW]
+    _show(lines, print_json=print_json)
+
+
+def _show(lines: list[str], *, print_json: bool) -> None:
+    """On standard output, unless that is for the list."""
     if print_json:
         say("\n".join(lines))
     else:

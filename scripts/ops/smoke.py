@@ -42,7 +42,7 @@ def smoke(  # noqa: PLR0913 - the options of a command
         typer.Option(
             metavar="TOKEN",
             help="The endpoint's token. Better in the environment: MCP_ADMIN_TOKEN for admin-read-write,"
-            " MCP_SMOKE_TOKEN for the other modes.",
+            " MCP_SMOKE_TOKEN for the other modes; sign-in takes none.",
         ),
     ] = None,
     origin: Annotated[
@@ -61,11 +61,12 @@ def smoke(  # noqa: PLR0913 - the options of a command
         bool, typer.Option("--json", help="Print one JSON object at the end, and nothing else.")
     ] = False,
 ) -> None:
-    """Prove that a running service works: save, search and fetch as its clients do.
+    """Prove that a running service works: save, search and fetch as its clients do, or begin to sign in as they do.
 
     admin-read-write uses the admin endpoint. browser-read-write uses a client's own, with an Origin, and checks CORS.
-    search-only writes nothing, and checks that its client could not. The exit status is 0 if everything worked, 1 if a
-    step failed, and 2 if the command is wrong.
+    search-only writes nothing, and checks that its client could not. sign-in takes no token and saves nothing: it checks
+    what a client goes by from its endpoint to the page where you sign in, at the origin that PUBLIC_BASE_URL names. The
+    exit status is 0 if everything worked, 1 if a step failed, and 2 if the command is wrong.
 
     What was saved is retired where the endpoint offers deprecate_context. Elsewhere it is saved as a draft, which
     ordinary searches leave out; for a client that may not read or write drafts as an active memory that is valid for a
@@ -83,6 +84,11 @@ def smoke(  # noqa: PLR0913 - the options of a command
     export MCP_SMOKE_TOKEN=...
     ./scripts/metacortex smoke --mode search-only --client reader \\
         --url https://us-central1-PROJECT.cloudfunctions.net/metaCortexMcp
+
+    Example, for signing in:
+
+    \b
+    ./scripts/metacortex smoke --mode sign-in --client chatgpt --url https://memory.example.org
     """
     plan = Plan(
         mode=mode,

@@ -25,6 +25,12 @@ class Failed(OpsError):
     """A step of a smoke run did not do what it must."""
 
 
+def require(holds: object, otherwise: str) -> None:
+    """Raises Failed with a sentence unless something holds."""
+    if not holds:
+        raise Failed(otherwise)
+
+
 def body_of(response: httpx2.Response) -> dict[str, Any]:
     """The JSON object an answer holds; empty where it holds anything else."""
     try:

@@ -33,10 +33,11 @@ class Mode(StrEnum):
     ADMIN = "admin-read-write"
     BROWSER = "browser-read-write"
     SEARCH = "search-only"
+    SIGN_IN = "sign-in"
 
     @property
     def writes(self) -> bool:
-        return self is not Mode.SEARCH
+        return self in {Mode.ADMIN, Mode.BROWSER}
 
     @property
     def token_name(self) -> str:
@@ -108,8 +109,13 @@ def read_endpoint(url: str, mode: Mode, client: str | None) -> Endpoint:
             "--mode",
             f"{mode} uses the admin endpoint; for a client's own use --mode {Mode.BROWSER} or --mode {Mode.SEARCH}.",
         )
+    if mode is Mode.SIGN_IN and full and not named:
+        _misused("--mode", f"{mode} is for the endpoint of a client; the admin endpoint knows no signing in.")
+    base = full["base"] if full else text
+    if mode is Mode.SIGN_IN and urlsplit(base).path:
+        _misused("--url", f"must be the origin alone for {mode}, as PUBLIC_BASE_URL names it.")
     if full:
-        return Endpoint(full["base"], named)
+        return Endpoint(base, named)
     if mode is not Mode.ADMIN and not named:
         _misused("--client", f"is needed for {mode}, or the full URL of an endpoint, such as BASE/clients/ID/mcp.")
     return Endpoint(text, quote(named, safe="") if named else None)
@@ -128,7 +134,11 @@ def _require_plain_url(text: str) -> None:
 
 
 def read_token(given: str | None, mode: Mode, environment: Mapping[str, str]) -> str:
-    """The token given, or the one the environment holds for the mode."""
+    """The token given, or the one the environment holds for the mode. Signing in is looked at without one."""
+    if mode is Mode.SIGN_IN:
+        if given:
+            _misused("--token", f"has no place in {mode}, which calls as a client without one.")
+        return ""
     token = (given or environment.get(mode.token_name) or "").strip()
     if not token:
         _misused(

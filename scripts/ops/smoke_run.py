@@ -13,9 +13,10 @@ from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 from mcp_types import TextContent
 
-from ops.smoke_faults import Failed, body_of, refused, told, unhealthy
+from ops.smoke_faults import Failed, body_of, refused, require, told, unhealthy
 from ops.smoke_plan import Mode, Plan
 from ops.smoke_report import Report
+from ops.smoke_sign_in import check_sign_in
 
 READING = ("search_context", "fetch_context")
 MATCH_FIELDS = ("id", "summary", "score", "metadata")
@@ -31,6 +32,9 @@ async def run(plan: Plan, report: Report) -> None:
     """Every step until the first that fails, which the report holds then."""
     try:
         async with _http_client(plan) as http_client:
+            if plan.mode is Mode.SIGN_IN:
+                await check_sign_in(plan, http_client, report)
+                return
             await _check_health(plan, http_client, report)
             if plan.origin:
                 await _check_preflight(plan, plan.origin, http_client, report)
@@ -87,10 +91,10 @@ async def _check_preflight(plan: Plan, origin: str, http_client: httpx2.AsyncCli
         if not response.is_success:
             raise Failed(refused(response, plan))
         allowed = {header.strip().lower() for header in _list_in(response, "Access-Control-Allow-Headers")}
-        _require(_allows(response, origin), f"The preflight does not allow the origin {origin}.")
-        _require("POST" in _list_in(response, "Access-Control-Allow-Methods"), "The preflight does not allow POST.")
+        require(_allows(response, origin), f"The preflight does not allow the origin {origin}.")
+        require("POST" in _list_in(response, "Access-Control-Allow-Methods"), "The preflight does not allow POST.")
         for header in BROWSER_HEADERS:
-            _require(header in allowed, f"The preflight does not allow the header {header}.")
+            require(header in allowed, f"The preflight does not allow the header {header}.")
         says(f"pages of {origin} may call")
 
 
@@ -156,8 +160,8 @@ async def _list_tools(plan: Plan, client: Client, report: Report) -> list[str]:
         names = [tool.name for tool in (await client.list_tools()).tools]
         needed = ("save_context", *READING) if plan.mode.writes else READING[:1]
         missing = [name for name in needed if name not in names]
-        _require(not missing, f"This endpoint does not offer {', '.join(missing)}: grant it, or choose another --mode.")
-        _require(
+        require(not missing, f"This endpoint does not offer {', '.join(missing)}: grant it, or choose another --mode.")
+        require(
             plan.mode is not Mode.SEARCH or plan.endpoint.client is None or "save_context" not in names,
             f"{plan.mode} is for clients that may not write, and this one is offered save_context.",
         )
@@ -209,23 +213,23 @@ async def _find(plan: Plan, client: Client, text: str, report: Report) -> None:
         filters = {"filter_topic": plan.topic, "filter_state": report.saved_state}
         matches = _matches(await _call(client, "search_context", query=text, limit=RESULTS, **filters))
         position = next((place for place, match in enumerate(matches, 1) if match["id"] == report.saved_id), None)
-        _require(position, f"The search does not find what was saved among its {len(matches)} matches.")
+        require(position, f"The search does not find what was saved among its {len(matches)} matches.")
         says(f"found, {position} of {len(matches)}, score {matches[(position or 1) - 1]['score']}")
 
 
 async def _fetch(plan: Plan, client: Client, text: str, report: Report) -> None:
     with report.step("fetch") as says:
         fetched = await _call(client, "fetch_context", id=report.saved_id)
-        _require(_at(fetched, "item", "content") == text, "The fetched text is not the saved one.")
+        require(_at(fetched, "item", "content") == text, "The fetched text is not the saved one.")
         refs = _at(fetched, "item", "metadata").get("artifact_refs", [])
-        _require(refs == list(plan.artifact_refs), "The fetched artifact_refs are not the saved ones.")
+        require(refs == list(plan.artifact_refs), "The fetched artifact_refs are not the saved ones.")
         says("the same text")
 
 
 def _check_cors(origin: str, edge: _Edge, report: Report) -> None:
     with report.step("cors") as says:
         without = edge.answers_without_cors
-        _require(not without, f"{without} of {edge.answers} answers lack Access-Control-Allow-Origin for {origin}.")
+        require(not without, f"{without} of {edge.answers} answers lack Access-Control-Allow-Origin for {origin}.")
         says(f"every answer carries Access-Control-Allow-Origin for {origin}")
 
 
@@ -234,7 +238,7 @@ async def _retire(client: Client, tools: list[str], report: Report) -> None:
         return
     with report.step("retire") as says:
         answer = await _call(client, "deprecate_context", id=report.saved_id)
-        _require(_at(answer, "item", "branch_state") == "deprecated", "The memory is not deprecated after all.")
+        require(_at(answer, "item", "branch_state") == "deprecated", "The memory is not deprecated after all.")
         report.retired = True
         says("deprecated")
 
@@ -244,7 +248,7 @@ async def _search_only(plan: Plan, client: Client, report: Report) -> None:
         answer = await _call(client, "search_context", query="MetaCortex smoke test", filter_topic=plan.topic)
         matches = _matches(answer)
         applied = _at(answer, "applied_filters", "filter_topic")
-        _require(applied == plan.topic, "The applied_filters do not repeat the topic that was asked for.")
+        require(applied == plan.topic, "The applied_filters do not repeat the topic that was asked for.")
         says(
             f"{len(matches)} found in the topic {plan.topic}, in state {_at(answer, 'applied_filters', 'filter_state')}"
         )
@@ -252,7 +256,7 @@ async def _search_only(plan: Plan, client: Client, report: Report) -> None:
 
 def _matches(answer: Mapping[str, Any]) -> list[dict[str, Any]]:
     matches = _at(answer, "matches")
-    _require(isinstance(matches, list), "The matches are not a list.")
+    require(isinstance(matches, list), "The matches are not a list.")
     for match in matches:
         for name in MATCH_FIELDS:
             _at(match, name)
@@ -267,7 +271,7 @@ async def _call(client: Client, tool: str, **arguments: Any) -> dict[str, Any]:
         error = _parsed(text)
         refusal = _Forbidden if _at(error, "error", "status") == 403 else Failed
         raise refusal(f"{tool} was refused: {_message_of(error)}")
-    _require(
+    require(
         result.structured_content is not None and result.structured_content == _parsed(text),
         f"{tool} does not answer one JSON object, the same as text and as structuredContent.",
     )
@@ -288,11 +292,6 @@ def _parsed(text: str) -> Any:
 def _at(value: Any, *path: str) -> Any:
     """What stands at a path in an answer."""
     for key in path:
-        _require(isinstance(value, Mapping) and key in value, f"The answer has no {'.'.join(path)}.")
+        require(isinstance(value, Mapping) and key in value, f"The answer has no {'.'.join(path)}.")
         value = value[key]
     return value
-
-
-def _require(holds: object, otherwise: str) -> None:
-    if not holds:
-        raise Failed(otherwise)

@@ -23,6 +23,7 @@ from weakref import WeakValueDictionary
 import httpx2
 from pydantic_core import from_json
 
+from metacortex.adapters.freshness import seconds_fresh
 from metacortex.oauth.clients import REDIRECT_URIS, Client, shown_name
 from metacortex.oauth.errors import OAuthError
 from metacortex.oauth.urls import LONGEST_URL, is_redirect, shown_host
@@ -31,7 +32,11 @@ BYTES = 5 * 1024
 SECONDS = 5.0
 # Less than half of it: a handshake that is cut off from without leaves its socket behind.
 CONNECT_SECONDS = 2.0
-CACHE_SECONDS = 600.0
+# A document is kept for as long as its host says, within these bounds: a host that forbids it would have one fetched for every
+# request, which anybody can make.
+LEAST_SECONDS = 60.0
+MOST_SECONDS = 24 * 60 * 60.0
+UNSAID_SECONDS = 600.0
 FAILURE_SECONDS = 60.0
 CACHED = 200
 AT_ONCE = 4
@@ -105,7 +110,8 @@ class FetchedDocuments:
     async def _fetch(self, url: str, host: str, path: str) -> _Known:
         self._require_turn()
         try:
-            found, seconds = described(url, await self._document(host, path)), CACHE_SECONDS
+            document, seconds = await self._document(host, path)
+            found = described(url, document)
         except OAuthError as error:
             found, seconds = replace(error), FAILURE_SECONDS
         known = self._known[url] = _Known(found, self._clock() + seconds)
@@ -124,10 +130,11 @@ class FetchedDocuments:
             )
         self._fetched_at.append(now)
 
-    async def _document(self, host: str, path: str) -> Mapping[str, Any]:
+    async def _document(self, host: str, path: str) -> tuple[Mapping[str, Any], float]:
+        """A document, and for how many seconds it may be kept."""
         try:
             async with self._under_way, asyncio.timeout(SECONDS):
-                body = await self._get(host, path, await self._place_of(host))
+                body, seconds = await self._get(host, path, await self._place_of(host))
         except (TimeoutError, httpx2.HTTPError, OSError) as error:
             logger.warning("A client's document cannot be read: %s", type(error).__name__)
             raise _unavailable("its host did not answer with it in time") from None
@@ -137,7 +144,7 @@ class FetchedDocuments:
             raise _unusable("it is not JSON") from None
         if not isinstance(document, dict):
             raise _unusable("it is not a JSON object")
-        return document
+        return document, seconds
 
     async def _place_of(self, host: str) -> Place:
         """Where a host is that has no address inside any network. The connection goes there, and nothing is resolved again."""
@@ -147,7 +154,7 @@ class FetchedDocuments:
         # A function has no way out by IPv6, whatever its resolver says.
         return min(found, key=lambda place: ":" in place[0])
 
-    async def _get(self, host: str, path: str, place: Place) -> bytes:
+    async def _get(self, host: str, path: str, place: Place) -> tuple[bytes, float]:
         address, port = place
         shown = f"[{address}]" if ":" in address else address
         headers = {
@@ -171,7 +178,12 @@ class FetchedDocuments:
                 body += chunk
                 if len(body) > BYTES:
                     raise _unusable(f"it has more than {BYTES:,} bytes")
-        return bytes(body)
+            return bytes(body), _seconds_kept(answer.headers)
+
+
+def _seconds_kept(headers: Mapping[str, str]) -> float:
+    said = seconds_fresh(headers)
+    return UNSAID_SECONDS if said is None else min(max(said, LEAST_SECONDS), MOST_SECONDS)
 
 
 def _require_json(answer: httpx2.Response) -> None:

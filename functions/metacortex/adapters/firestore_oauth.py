@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
-from google.api_core.exceptions import NotFound
 from google.cloud.firestore_v1.async_client import AsyncClient
 from google.cloud.firestore_v1.async_collection import AsyncCollectionReference
 from google.cloud.firestore_v1.base_document import DocumentSnapshot
@@ -62,17 +61,15 @@ class FirestoreOAuth:
         batch = self._client.batch()
         batch.create(self._in(CLIENTS).document(client.id), asdict(client))
         for snapshot in oldest:
-            batch.delete(snapshot.reference)
-        async with answering():
-            await batch.commit(retry=RETRY)
+            # Unless the owner approves it at this moment.
+            unchanged = self._client.write_option(last_update_time=snapshot.update_time)
+            batch.delete(snapshot.reference, option=unchanged)
+        if not await committed(batch):
+            # The next registration removes what this one leaves.
+            await self._write(CLIENTS, client.id, asdict(client))
 
-    async def mark_used(self, client_id: str) -> None:
-        async with answering():
-            try:
-                await self._in(CLIENTS).document(client_id).update({"used": True}, retry=RETRY)
-            except NotFound:
-                # Removed as one that nobody used, between its request and the approval: its grant works all the same.
-                return
+    async def keep_client(self, client: Client) -> None:
+        await self._write(CLIENTS, client.id, asdict(replace(client, used=True)))
 
     # --- Requests ---
 
@@ -87,9 +84,10 @@ class FirestoreOAuth:
         fields: dict[str, Any] = {**stored, "client": _client(stored["client"]), "scopes": tuple(stored["scopes"])}
         return Request(**fields)
 
-    async def set_provider(self, request_id: str, provider: Mapping[str, str]) -> None:
-        async with answering():
-            await self._in(REQUESTS).document(request_id).update({"provider": dict(provider)}, retry=RETRY)
+    async def set_provider(self, request_id: str, provider: Mapping[str, str]) -> bool:
+        batch = self._client.batch()
+        batch.update(self._in(REQUESTS).document(request_id), {"provider": dict(provider)})
+        return await committed(batch)
 
     async def take_request(self, request_id: str) -> bool:
         batch = self._client.batch()
@@ -143,6 +141,10 @@ class FirestoreOAuth:
         snapshot = await self._read(ATTEMPTS, "passphrase")
         return Attempts() if snapshot is None else Attempts(**(snapshot.to_dict() or {}), revision=snapshot.update_time)
 
+    async def forget_attempts(self) -> None:
+        async with answering():
+            await self._in(ATTEMPTS).document("passphrase").delete(retry=RETRY)
+
     async def set_attempts(self, attempts: Attempts) -> bool:
         document = self._in(ATTEMPTS).document("passphrase")
         fields = {"failures": attempts.failures, "locked_until": attempts.locked_until}
@@ -155,7 +157,13 @@ class FirestoreOAuth:
 
 
 def _client(stored: Mapping[str, Any]) -> Client:
-    return replace(Client(**stored), redirect_uris=tuple(stored["redirect_uris"]))
+    return Client(
+        id=stored["id"],
+        name=stored["name"],
+        redirect_uris=tuple(stored["redirect_uris"]),
+        registered_at=stored["registered_at"],
+        used=stored["used"],
+    )
 
 
 def _ending(fields: dict[str, Any]) -> dict[str, Any]:

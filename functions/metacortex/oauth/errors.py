@@ -31,5 +31,16 @@ def invalid_target() -> OAuthError:
     return OAuthError("invalid_target", "resource is not the address of an endpoint that this grant is for.")
 
 
+def repeated(names: frozenset[str]) -> OAuthError:
+    """Parameters that are there twice (RFC 6749 §3.1 and §3.2); resource alone may be (RFC 8707 §2), where it can be served."""
+    if names <= {"resource"}:
+        return OAuthError("invalid_target", "Name one endpoint in resource; a grant is for one.")
+    return invalid_request("A parameter is there twice.")
+
+
+def unnamed_client() -> OAuthError:
+    return OAuthError("invalid_client", "Send client_id as a parameter of the form; clients have no secrets here.", 401)
+
+
 def invalid_client() -> OAuthError:
     return OAuthError("invalid_client", "This client is not known here; register it again.", 401)

@@ -21,6 +21,7 @@ LOST_ANSWER_MS = 30 * SECOND_MS
 ACCESS_TOKENS = 4
 """How many access tokens of a grant may be alive at once: a client that refreshes early keeps the one in use."""
 
+_CHALLENGE = re.compile(r"[A-Za-z0-9_-]{43}")
 _CREDENTIAL = re.compile(r"(?P<kind>mcc|mca|mcr)_(?P<grant>[A-Za-z0-9-]{22})_(?P<secret>[A-Za-z0-9_-]{43,90})")
 
 
@@ -59,7 +60,6 @@ class Code:
     challenge: str
     """The S256 challenge of PKCE."""
     redirect_uri: str
-    redirect_was_named: bool
     expires_at: int
 
 
@@ -93,7 +93,11 @@ class Grant:
     client_id: str
     client_name: str
     profile_id: str
+    profile_key: str = field(repr=False)
+    """What tells the profile from another that is given its id later, or whose token was exchanged."""
     resource: str
+    returns_to: str
+    """The host or scheme that its answer went to, as the owner was shown it."""
     scopes: tuple[str, ...]
     created_at: int
     used_at: int
@@ -120,22 +124,24 @@ class Pair:
 
 
 def new_id() -> str:
-    """A grant's name, which its credentials show: 128 bits, without the underscore that divides them."""
-    return _text(secrets.token_bytes(16)).replace("_", "-")
+    """A grant's name, which its credentials show: random, without the underscore that divides them, and not with a dash at its
+    head, by which a command would take it for an option."""
+    while (name := _text(secrets.token_bytes(16)).replace("_", "-")).startswith("-"):
+        pass
+    return name
 
 
 def new_secret() -> str:
     return _text(secrets.token_bytes(32))
 
 
-def approved(grant: Grant, *, challenge: str, redirect_uri: str, redirect_was_named: bool) -> tuple[Grant, str]:
+def approved(grant: Grant, *, challenge: str, redirect_uri: str) -> tuple[Grant, str]:
     """A new grant with its code, and that code."""
     credential = Credential(Kind.CODE, grant.id, new_secret())
     code = Code(
         digest=credential.digest,
         challenge=challenge,
         redirect_uri=redirect_uri,
-        redirect_was_named=redirect_was_named,
         expires_at=grant.created_at + CODE_MS,
     )
     return replace(grant, code=code, expires_at=code.expires_at), str(credential)
@@ -243,3 +249,8 @@ def _text(data: bytes) -> str:
 def challenge_of(verifier: str) -> str:
     """The S256 challenge of a PKCE verifier (RFC 7636)."""
     return _text(hashlib.sha256(verifier.encode()).digest())
+
+
+def is_challenge(text: str) -> bool:
+    """Whether a text could be the S256 challenge of a verifier."""
+    return _CHALLENGE.fullmatch(text) is not None

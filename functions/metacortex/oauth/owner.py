@@ -2,6 +2,7 @@
 
 import asyncio
 import hashlib
+import math
 from dataclasses import replace
 
 from metacortex.events import Clock
@@ -18,11 +19,11 @@ LONGEST_PASSPHRASE = 1_000
 
 
 class Locked(Exception):
-    """Too many wrong passphrases in a row; none is looked at until `until`, epoch milliseconds."""
+    """Too many wrong passphrases in a row; none is looked at for so many seconds more."""
 
-    def __init__(self, until: int) -> None:
+    def __init__(self, seconds: int) -> None:
         super().__init__()
-        self.until = until
+        self.seconds = seconds
 
 
 class Owner:
@@ -67,7 +68,7 @@ class Owner:
             attempts = await self._store.attempts()
             now = self._clock()
             if attempts.locked_until > now:
-                raise Locked(attempts.locked_until)
+                raise Locked(math.ceil((attempts.locked_until - now) / 1000))
             counted = replace(attempts, failures=attempts.failures + 1)
             if counted.failures >= FREE_ATTEMPTS:
                 counted = replace(counted, locked_until=now + lock_of(counted.failures))

@@ -17,7 +17,6 @@ class Request:
     profile_id: str
     resource: str
     redirect_uri: str
-    redirect_was_named: bool
     state: str | None
     scopes: tuple[str, ...]
     challenge: str
@@ -62,13 +61,17 @@ class OAuthStore(Protocol):
         """Stores a registration; of those that were never used only so many stay, the newest."""
         ...
 
-    async def mark_used(self, client_id: str) -> None: ...
+    async def keep_client(self, client: Client) -> None:
+        """Stores a client that the owner approved, for good, whatever became of its registration."""
+        ...
 
     async def add_request(self, request: Request) -> None: ...
 
     async def request(self, request_id: str) -> Request | None: ...
 
-    async def set_provider(self, request_id: str, provider: Mapping[str, str]) -> None: ...
+    async def set_provider(self, request_id: str, provider: Mapping[str, str]) -> bool:
+        """Keeps what a sign-in must come back with; False where the request was answered meanwhile."""
+        ...
 
     async def take_request(self, request_id: str) -> bool:
         """Ends a request; False where somebody else did so before."""
@@ -99,6 +102,10 @@ class OAuthStore(Protocol):
         ...
 
     async def attempts(self) -> Attempts: ...
+
+    async def forget_attempts(self) -> None:
+        """As if no passphrase had been wrong."""
+        ...
 
     async def set_attempts(self, attempts: Attempts) -> bool:
         """Writes what follows an attempt; False, and nothing written, if another attempt came between."""

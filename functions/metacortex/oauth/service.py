@@ -1,5 +1,6 @@
 """Signing in: what a client may ask for, what the owner's approval gives it, and when that ends."""
 
+import asyncio
 import hashlib
 import logging
 from collections import OrderedDict
@@ -12,7 +13,7 @@ from metacortex.oauth.clients import REDIRECT_URIS, Client, shown_name
 from metacortex.oauth.errors import Gone, OAuthError, invalid_grant, invalid_request, invalid_target
 from metacortex.oauth.grants import Credential, Grant, Kind, Pair, Presented
 from metacortex.oauth.ports import ClientDocuments, OAuthStore, Request, Stored
-from metacortex.oauth.urls import is_redirect, is_same_resource
+from metacortex.oauth.urls import is_redirect, is_same_resource, shown_host
 from metacortex.profiles import Profile
 
 SCOPE = "memory"
@@ -43,6 +44,8 @@ class Asked:
     state: str | None
     scope: str | None
     resource: str | None
+    fault: OAuthError | None = None
+    """What is wrong with how they were sent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +75,8 @@ class Authorization:
         self.base = base
         self._note = note
         self._clock = clock
+        # Several at once would find the same clients to be the oldest, and remove too few.
+        self._one_registration = asyncio.Lock()
         self._verified: OrderedDict[str, tuple[Grant, int]] = OrderedDict()
 
     def resource_of(self, profile_id: str) -> str:
@@ -81,6 +86,11 @@ class Authorization:
     def has_endpoint(self, profile_id: str) -> bool:
         profile = self._profiles.get(profile_id)
         return profile is not None and not profile.is_admin
+
+    def _profile_key(self, profile_id: str) -> str:
+        """What a grant remembers its profile by; nothing where there is no such profile."""
+        profile = self._profiles.get(profile_id)
+        return hashlib.sha256(profile.token_digest).hexdigest() if profile else ""
 
     def profile_of(self, resource: str) -> Profile | None:
         """The profile whose endpoint a resource indicator names."""
@@ -114,8 +124,8 @@ class Authorization:
         if not all(isinstance(uri, str) and is_redirect(uri) for uri in redirects):
             raise OAuthError(
                 "invalid_redirect_uri",
-                "Each of redirect_uris must be https, http on a loopback address, or a scheme of the application's own, "
-                "without a fragment.",
+                "Each of redirect_uris must be https, http on a loopback address, or a scheme of the application's own "
+                "that is a domain name turned round (com.example.app:/path), without a fragment.",
             )
         name = shown_name(metadata.get("client_name"), "An unnamed client")
         client = Client(
@@ -123,9 +133,9 @@ class Authorization:
             name=name,
             redirect_uris=tuple(redirects),
             registered_at=self._clock(),
-            metadata=dict(metadata),
         )
-        await self._store.add_client(client, UNUSED_CLIENTS)
+        async with self._one_registration:
+            await self._store.add_client(client, UNUSED_CLIENTS)
         return client
 
     # --- The owner's approval ---
@@ -148,11 +158,11 @@ class Authorization:
             raise Refusal(Answer(redirect_uri, self._failure(error, asked.state))) from None
         request = Request(
             id=grants.new_secret(),
-            client=replace(client, metadata={}),
+            # A stranger's request takes little room.
+            client=replace(client, redirect_uris=(redirect_uri,)),
             profile_id=profile.id,
             resource=self.resource_of(profile.id),
             redirect_uri=redirect_uri,
-            redirect_was_named=asked.redirect_uri is not None,
             state=asked.state,
             scopes=scopes,
             challenge=asked.code_challenge or "",
@@ -177,9 +187,13 @@ class Authorization:
         return client
 
     def _wanted(self, asked: Asked) -> tuple[Profile, tuple[str, ...]]:
+        if asked.fault is not None:
+            raise asked.fault
+        if asked.response_type is None:
+            raise invalid_request("response_type is required.")
         if asked.response_type != "code":
             raise OAuthError("unsupported_response_type", "response_type must be code.")
-        if not asked.code_challenge or asked.code_challenge_method != "S256" or len(asked.code_challenge) != 43:
+        if asked.code_challenge_method != "S256" or not grants.is_challenge(asked.code_challenge or ""):
             raise invalid_request("A code_challenge by S256 (code_challenge_method) is required.")
         if len(asked.state or "") > LONGEST_STATE:
             raise invalid_request(f"state has more than {LONGEST_STATE} characters.")
@@ -201,13 +215,16 @@ class Authorization:
     async def waiting(self, request_id: str) -> Request:
         """A request that the owner may still answer. Raises Gone."""
         request = await self._store.request(request_id) if request_id else None
-        if request is None or request.expires_at <= self._clock() or request.profile_id not in self._profiles:
+        if request is None:
+            raise Gone(ANSWERED)
+        if request.expires_at <= self._clock() or request.profile_id not in self._profiles:
             raise Gone(EXPIRED)
         return request
 
     async def remember(self, request: Request, provider: Mapping[str, str]) -> None:
-        """Keeps what a sign-in that has begun must come back with."""
-        await self._store.set_provider(request.id, provider)
+        """Keeps what a sign-in that has begun must come back with. Raises Gone."""
+        if not await self._store.set_provider(request.id, provider):
+            raise Gone(ANSWERED)
 
     async def note_sign_in(self, way: str) -> None:
         await self._note("owner_signed_in", {"way": way})
@@ -224,7 +241,9 @@ class Authorization:
             client_id=request.client.id,
             client_name=request.client.name,
             profile_id=request.profile_id,
+            profile_key=self._profile_key(request.profile_id),
             resource=request.resource,
+            returns_to=shown_host(request.redirect_uri),
             scopes=request.scopes,
             created_at=now,
             used_at=now,
@@ -234,11 +253,11 @@ class Authorization:
             grant,
             challenge=request.challenge,
             redirect_uri=request.redirect_uri,
-            redirect_was_named=request.redirect_was_named,
         )
         await self._store.add_grant(grant)
         if not request.client.is_described:
-            await self._store.mark_used(request.client.id)
+            # Its registration may have been pushed out meanwhile.
+            await self._store.keep_client(await self._store.client(request.client.id) or request.client)
         await self._note("grant_approved", _told(grant))
         return Answer(request.redirect_uri, self._outcome({"code": code}, request.state))
 
@@ -250,7 +269,7 @@ class Authorization:
 
     async def _take(self, request: Request) -> None:
         if not await self._store.take_request(request.id):
-            raise Gone(EXPIRED)
+            raise Gone(ANSWERED)
 
     def _failure(self, error: OAuthError, state: str | None) -> dict[str, str]:
         return self._outcome({"error": error.code, "error_description": error.description}, state)
@@ -268,9 +287,13 @@ class Authorization:
         credential = Credential.parse(code)
         if credential is None or credential.kind is not Kind.CODE:
             raise invalid_grant(_DEAD_CODE)
+        after, pair = None, None
         for _ in range(ATTEMPTS):
             stored = await self._store.grant(credential.grant_id)
             grant = self._of_client(stored, client_id, _DEAD_CODE)
+            if pair is not None and grant == after:
+                # A commit that the client library repeated has met its own success.
+                return grant, pair
             if grant.code is None and grant.code_digest == credential.digest:
                 await self.end(grant, "grant_code_replayed")
                 raise invalid_grant(_DEAD_CODE)
@@ -286,7 +309,8 @@ class Authorization:
         code = grant.code
         if code is None or code.digest != credential.digest or code.expires_at <= self._clock():
             raise invalid_grant(_DEAD_CODE)
-        if redirect_uri != code.redirect_uri and (code.redirect_was_named or redirect_uri is not None):
+        # OAuth 2.1 leaves it out here, for PKCE does what it was for.
+        if redirect_uri is not None and redirect_uri != code.redirect_uri:
             raise invalid_grant("redirect_uri is not the one that was authorized.")
         if grants.challenge_of(verifier) != code.challenge:
             raise invalid_grant("code_verifier does not belong to the code_challenge.")
@@ -321,7 +345,7 @@ class Authorization:
         """The grant, where it is alive and this client's. Another client's credential is as good as none."""
         if stored is None or stored.grant.client_id != client_id or stored.grant.expires_at <= self._clock():
             raise invalid_grant(says)
-        if stored.grant.profile_id not in self._profiles:
+        if stored.grant.profile_key != self._profile_key(stored.grant.profile_id):
             raise invalid_grant(says)
         return stored.grant
 
@@ -335,7 +359,7 @@ class Authorization:
         if credential is None or credential.kind is not Kind.ACCESS:
             return False
         grant = await self._grant_of(credential)
-        if grant is None or grant.profile_id != profile_id:
+        if grant is None or grant.profile_id != profile_id or grant.profile_key != self._profile_key(profile_id):
             return False
         return is_same_resource(grant.resource, self.resource_of(profile_id)) and grant.accepts(
             credential, self._clock()
@@ -375,8 +399,12 @@ class Authorization:
 
 
 EXPIRED = (
-    "This sign-in has expired, or was answered already. Go back to the application and connect again; "
-    "nothing was given away."
+    "This sign-in has expired without an answer, so nothing was given away. "
+    "Go back to the application and connect again."
+)
+ANSWERED = (
+    "This sign-in was answered already, or is long gone. The first answer holds. "
+    "Go back to the application; if it is not connected, connect again."
 )
 _DEAD_CODE = "The code is not valid any more; authorize again."
 _DEAD_REFRESH = "The refresh token is not valid any more; authorize again."

@@ -9,10 +9,15 @@ DEFAULT_PORTS = {"http": 80, "https": 443}
 LONGEST_URL = 1_400
 """Firestore indexes a text of 1,500 bytes."""
 
+# RFC 3986 §2: other characters would change on the way.
+_CHARACTERS = re.compile(r"[A-Za-z0-9._~:/?#\[\]@!$&'()*+,;=%-]+")
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*")
-# No page, script or file may be where a browser is sent with a code.
-_FORBIDDEN_SCHEMES = frozenset({"javascript", "data", "vbscript", "file", "blob", "about", "ftp", "ws", "wss"})
-_PRINTABLE = re.compile(r"[!-~]+")
+# As browsers read it: they would undo a percent sign, and the person who reads it would not.
+_HOST = re.compile(r"[a-z0-9._:-]+")
+# A domain name turned round (RFC 8252 §7.1). None of the schemes that browsers and systems run, read or pass on has a dot.
+_OWN_SCHEME = re.compile(r"[a-z][a-z0-9-]*(?:\.[a-z0-9-]+)+")
+# Without a dot, and needed: Cursor registers all its addresses at once, also where it then uses another.
+_KNOWN_REDIRECTS = frozenset({"cursor://anysphere.cursor-mcp/oauth/callback"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +30,7 @@ class _Parts:
 
 def _parts(url: str) -> _Parts | None:
     """The parts of an absolute URL, its host in lower case; None where it is not one, or carries a user or a fragment."""
-    if len(url) > LONGEST_URL or not _PRINTABLE.fullmatch(url):
+    if len(url) > LONGEST_URL or not _CHARACTERS.fullmatch(url):
         return None
     try:
         split = urlsplit(url)
@@ -33,7 +38,7 @@ def _parts(url: str) -> _Parts | None:
     except ValueError:
         return None
     scheme = split.scheme.lower()
-    if not _SCHEME.fullmatch(scheme) or "@" in split.netloc or "#" in url or "\\" in url:
+    if not _SCHEME.fullmatch(scheme) or "@" in split.netloc or "#" in url:
         return None
     rest = split.path + (f"?{split.query}" if "?" in url else "")
     return _Parts(scheme, (split.hostname or "").lower(), port, rest)
@@ -53,13 +58,13 @@ def _canonical(parts: _Parts) -> tuple[str, str, int | None, str]:
 def is_redirect(url: str) -> bool:
     """Whether a client may name this as where its answers go: https, http on loopback, or an application's own scheme."""
     parts = _parts(url)
-    if parts is None or parts.scheme in _FORBIDDEN_SCHEMES:
+    if parts is None:
         return False
     if parts.scheme == "https":
-        return bool(parts.host)
+        return _HOST.fullmatch(parts.host) is not None
     if parts.scheme == "http":
         return parts.host in LOOPBACK
-    return True
+    return url in _KNOWN_REDIRECTS or _OWN_SCHEME.fullmatch(parts.scheme) is not None
 
 
 def is_loopback(url: str) -> bool:

@@ -31,7 +31,6 @@ NEVER_ASKED_FOR = {
     *(("memory_vectors", path) for path in ("summary", "media", "embedding", "metadata.artifact_refs", "terms.counts")),
     *(("memory_vectors_parts", path) for path in ("summary", "embedding", "metadata.artifact_refs")),
     ("retrieval_eval_cases", "query"),
-    ("oauth_clients", "metadata"),
     ("oauth_requests", "state"),
 }
 EXPIRING = {

@@ -9,13 +9,15 @@ from heapq import nlargest
 
 import pytest
 
-from builders import ADMIN_TOKEN, environment
+from builders import TOKENS, FakeClock, environment, path_of
+from metacortex.events import now_ms
 from metacortex.settings import FUNCTION_NAME
 from ops.checkout import FUNCTIONS
+from signing import BASE, HASH, Signing
 
 pytestmark = pytest.mark.slow
 
-HEAVY = (
+HEAVY = {
     "firebase_admin",
     "firebase_functions",
     "google.cloud.firestore_v1",
@@ -24,16 +26,30 @@ HEAVY = (
     "mcp",
     "numpy",
     "wordllama",
-)
-# Asks the deployed app for one thing after the other, and prints which heavy packages have come along by then.
-PROBE = f"""
+}
+# What it takes to tell whether an access token opens an endpoint.
+VERIFYING = {
+    "metacortex.adapters.client_documents",
+    "metacortex.adapters.firestore_oauth",
+    "metacortex.adapters.freshness",
+    "metacortex.oauth",
+    "metacortex.oauth.clients",
+    "metacortex.oauth.errors",
+    "metacortex.oauth.grants",
+    "metacortex.oauth.ports",
+    "metacortex.oauth.service",
+    "metacortex.oauth.urls",
+}
+FETCH = ("fetch_context", {"id": "unknown"})
+# Asks the deployed app for one thing after the other, and prints which modules have come along by then.
+PROBE = """
 import functions_framework.aio
 import asyncio, json, sys, main
 
 async def ask(method, params):
-    body = json.dumps({{"jsonrpc": "2.0", "id": 1, "method": method, "params": params}}).encode()
-    messages = [{{"type": "http.request", "body": body, "more_body": False}}]
-    headers = {{"authorization": "Bearer {ADMIN_TOKEN}", "content-type": "application/json"}}
+    body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).encode()
+    messages = [{"type": "http.request", "body": body, "more_body": False}]
+    headers = {"authorization": f"Bearer {token}", "content-type": "application/json"}
 
     async def receive():
         return messages.pop() if messages else await asyncio.Event().wait()
@@ -42,38 +58,42 @@ async def ask(method, params):
         if message["type"] == "http.response.start":
             assert message["status"] == 200, message
 
-    scope = {{"type": "http", "http_version": "1.1", "method": "POST", "path": "/mcp", "root_path": "", "query_string": b"",
-             "headers": [(name.encode(), value.encode()) for name, value in headers.items()]}}
+    scope = {"type": "http", "http_version": "1.1", "method": "POST", "path": path, "root_path": "", "query_string": b"",
+             "headers": [(name.encode(), value.encode()) for name, value in headers.items()]}
     await main.app(scope, receive, send)
 
 def loaded():
-    print(json.dumps([name for name in {HEAVY} if name in sys.modules]))
+    print(json.dumps([*sys.modules]))
 
 async def everything():
     loaded()
-    await ask("tools/list", {{}})
+    await ask("tools/list", {})
     loaded()
-    for tool, arguments in json.loads(sys.argv[1]):
-        await ask("tools/call", {{"name": tool, "arguments": arguments}})
+    for tool, arguments in calls:
+        await ask("tools/call", {"name": tool, "arguments": arguments})
         loaded()
 
+path, token, calls = json.loads(sys.argv[1])
 asyncio.run(everything())
 """
 
 
 def probe(
-    settings: dict[str, str], *calls: tuple[str, dict[str, str]], python: tuple[str, ...] = ()
-) -> tuple[str, str]:
-    """What the probe prints, and what Python says of its imports."""
+    settings: dict[str, str],
+    *calls: tuple[str, dict[str, str]],
+    token: str = TOKENS["agent"],
+    python: tuple[str, ...] = (),
+) -> tuple[list[set[str]], str]:
+    """The modules that are there after each step, and what Python says of its imports."""
     done = subprocess.run(
-        [sys.executable, *python, "-c", PROBE, json.dumps(calls)],
+        [sys.executable, *python, "-c", PROBE, json.dumps([path_of("agent"), token, calls])],
         cwd=FUNCTIONS,
         env={"FUNCTION_TARGET": FUNCTION_NAME, **settings},
         capture_output=True,
         text=True,
         check=True,
     )
-    return done.stdout, done.stderr
+    return [set(json.loads(line)) for line in done.stdout.splitlines() if line.startswith("[")], done.stderr
 
 
 def gemini(**settings: str) -> dict[str, str]:
@@ -82,10 +102,29 @@ def gemini(**settings: str) -> dict[str, str]:
 
 def test_each_request_imports_only_what_it_needs(emulator_host: str, project: str) -> None:
     settings = gemini(FIRESTORE_EMULATOR_HOST=emulator_host, GCLOUD_PROJECT=project)
-    said, _ = probe(settings, ("fetch_context", {"id": "unknown"}), ("search_context", {"query": "owls"}))
-    steps = [set(json.loads(line)) for line in said.splitlines() if line.startswith("[")]
+    steps, _ = probe(settings, FETCH, ("search_context", {"query": "owls"}))
     store = {"google.cloud.firestore_v1", "grpc"}
-    assert steps == [set[str](), {"mcp"}, {"mcp", *store}, {"mcp", *store, "google.genai"}]
+    assert [modules & HEAVY for modules in steps] == [
+        set[str](),
+        {"mcp"},
+        {"mcp", *store},
+        {"mcp", *store, "google.genai"},
+    ]
+
+
+async def test_where_the_owner_signs_in_a_call_imports_no_more_than_the_check_of_an_access_token(
+    emulator_host: str, project: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FIRESTORE_EMULATOR_HOST", emulator_host)
+    access = (await Signing(project, clock=FakeClock(now_ms())).connected())["access_token"]
+    off = gemini(FIRESTORE_EMULATOR_HOST=emulator_host, GCLOUD_PROJECT=project)
+    on = off | {"PUBLIC_BASE_URL": BASE, "OWNER_PASSPHRASE_HASH": HASH}
+    (before, listed, fetched), _ = probe(off, FETCH)
+    own, _ = probe(on, FETCH)
+    granted, _ = probe(on, FETCH, token=access)
+    assert [set(), set(), VERIFYING] == [own[0] ^ before, own[1] ^ listed, own[2] ^ fetched]
+    # To look at an access token is to read from Firestore, as a fetch does.
+    assert [set(), VERIFYING, VERIFYING] == [granted[0] ^ before, granted[1] ^ fetched, granted[2] ^ fetched]
 
 
 def test_the_imports_before_the_first_listing_take_less_than_six_times_those_of_the_framework() -> None:

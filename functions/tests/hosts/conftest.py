@@ -1,15 +1,19 @@
 """The real hosts and clients: tried where they are asked for, by ./scripts/test --hosts, and then never skipped."""
 
 import os
-from collections.abc import Generator
+from collections.abc import AsyncGenerator, Generator
 from pathlib import Path
 
 import pytest
+from playwright.async_api import Browser, async_playwright
 
 from builders import environment
 from ops.function import Function, running_function
 from ops.hosts import REQUESTED, HostTools, provide
 from ops.processes import OpsError, scratch_folder
+
+# Nothing that a page loads is shared with the machine, and nothing is asked of the network.
+FLAGS = ["--disable-gpu", "--disable-quic", "--disable-sync", "--no-proxy-server"]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -43,3 +47,14 @@ def function(emulator_host: str) -> Generator[Function]:
     settings = environment(FIRESTORE_EMULATOR_HOST=emulator_host, GCLOUD_PROJECT="demo-hosts", MCP_URL_TOKENS="true")
     with running_function(settings) as running:
         yield running
+
+
+@pytest.fixture(scope="module")
+async def chromium(tools: HostTools) -> AsyncGenerator[Browser]:
+    with scratch_folder() as home:
+        async with async_playwright() as playwright:
+            browser = await playwright.chromium.launch(
+                executable_path=tools.chromium, env={**tools.chromium_environment(home)}, args=FLAGS
+            )
+            yield browser
+            await browser.close()

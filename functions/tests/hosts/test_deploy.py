@@ -150,6 +150,21 @@ def test_without_the_key_that_route_is_not_deployed_and_the_secret_is_named(tool
     assert done.google.changes(UPLOADS) == []
 
 
+def test_the_secrets_of_both_ways_in_which_the_owner_signs_in_are_bound_where_the_settings_name_both(
+    tools: HostTools,
+) -> None:
+    settings = {
+        "functions/.env.production": (
+            "PUBLIC_BASE_URL=https://memory.example.org\nOWNER_SIGN_IN=passphrase,google\n"
+            "GOOGLE_SIGN_IN_CLIENT_ID=an-id\nOWNER_EMAIL=owner@example.org\n"
+        )
+    }
+    both = {"OWNER_PASSPHRASE_HASH", "GOOGLE_SIGN_IN_CLIENT_SECRET"}
+    done = deploy(tools, "--only", "functions", files=settings, secrets=SECRETS | both)
+    assert done.exit_status == 0, done.output
+    assert set(done.secrets) == SECRETS | both
+
+
 def test_dotenv_files_are_read_as_the_command_line_reads_them(tools: HostTools) -> None:
     script = (
         "const { parse } = require(process.argv[1]);"

@@ -8,18 +8,19 @@ from typing import Any
 from urllib.parse import urlencode
 
 import pytest
-from playwright.async_api import Browser, ConsoleMessage, Error, Page, async_playwright
+from playwright.async_api import Browser, ConsoleMessage, Error, Page
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from builders import environment
+from hosts.owner import answer, sign_in
 from metacortex.oauth.grants import challenge_of
 from openid_provider import CLIENT_ID, CLIENT_SECRET, EMAIL, OpenIdProvider, providing
 from ops.function import running_function
 from ops.hosts import HostTools
-from ops.processes import free_port, scratch_folder
+from ops.processes import free_port
 from signing import HASH, PASSPHRASE, VERIFIER
 from web.wire import serving
 
@@ -27,8 +28,6 @@ pytestmark = [pytest.mark.hosts, pytest.mark.slow]
 
 OWN_SCHEME = "com.example.notes:/signed-in"
 PHONE, DESKTOP, SMALLEST = 360, 1280, 320
-# Nothing that a page loads is shared with the machine, and nothing is asked of the network.
-FLAGS = ["--disable-gpu", "--disable-quic", "--disable-sync", "--no-proxy-server"]
 WIDER_THAN_THE_SCREEN = "document.documentElement.scrollWidth > document.documentElement.clientWidth"
 FOCUSED = "getComputedStyle(document.activeElement).outlineStyle + ' ' + document.activeElement.innerText"
 DEFINED = "Object.fromEntries([...document.querySelectorAll('dt')].map(dt => [dt.innerText, dt.nextElementSibling.innerText]))"
@@ -106,17 +105,6 @@ def application(emulator_host: str, provider: OpenIdProvider) -> Generator[Appli
             yield application
 
 
-@pytest.fixture(scope="module")
-async def chromium(tools: HostTools) -> AsyncGenerator[Browser]:
-    with scratch_folder() as home:
-        async with async_playwright() as playwright:
-            browser = await playwright.chromium.launch(
-                executable_path=tools.chromium, env={**tools.chromium_environment(home)}, args=FLAGS
-            )
-            yield browser
-            await browser.close()
-
-
 @pytest.fixture
 def faults() -> list[str]:
     """What the browser found wrong: what a policy forbids, what is missing, what a script stumbles over."""
@@ -139,17 +127,6 @@ async def page(chromium: Browser, application: Application, faults: list[str]) -
 def is_fault(message: ConsoleMessage) -> bool:
     """Not so an answer with a status of its own, such as 401: what that page says is for a test to look at."""
     return message.type in {"error", "warning"} and not message.text.startswith("Failed to load resource: the server")
-
-
-async def sign_in(page: Page, url: str, passphrase: str = PASSPHRASE) -> None:
-    await page.goto(url)
-    await page.get_by_label("Passphrase").fill(passphrase)
-    async with page.expect_navigation():
-        await page.get_by_role("button", name="Sign in").click()
-
-
-async def answer(page: Page, button: str) -> None:
-    await page.get_by_role("button", name=button).click()
 
 
 async def tab_to(page: Page, name: str) -> None:

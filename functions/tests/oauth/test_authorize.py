@@ -1,13 +1,28 @@
 """The owner's side: who asks, what is refused before they see it, and what their answer does."""
 
+import asyncio
 import json
+from collections.abc import AsyncGenerator
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import urlencode, urlsplit
 
 import pytest
 from google.cloud.firestore_v1.async_client import AsyncClient
 
-from signing import BASE, PASSPHRASE, REDIRECT, RESOURCE, Browser, Signing, request_on, returned_to, said_on
+from signing import (
+    BASE,
+    FORBIDDEN_REDIRECTS,
+    FORM,
+    PASSPHRASE,
+    REDIRECT,
+    RESOURCE,
+    Browser,
+    Signing,
+    refused_on,
+    request_on,
+    returned_to,
+    said_on,
+)
 
 OTHER = "https://claude.com/api/mcp/auth_callback"
 LOOPBACK = "http://127.0.0.1:43117/callback"
@@ -52,21 +67,103 @@ async def test_of_those_that_were_never_used_two_hundred_stay_the_newest(
 ) -> None:
     used = (await signing.connected())["client_id"]
     oldest = (await signing.register("The oldest"))["client_id"]
-    [pattern] = [
-        snapshot.to_dict()
-        for snapshot in await firestore.collection("oauth_clients").get()
-        if (snapshot.to_dict() or {})["id"] == oldest
-    ]
-    batch = firestore.batch()
-    for place in range(199):
-        fields = {**(pattern or {}), "id": f"client-{place}", "registered_at": signing.clock() + place + 1}
-        batch.set(firestore.collection("oauth_clients").document(f"client-{place}"), fields)
-    await batch.commit()
-    signing.clock.advance(minutes=1)
-    newest = (await signing.register("The newest"))["client_id"]
+    newest = await registered_later(signing, firestore, 200)
     left = {snapshot.id for snapshot in await firestore.collection("oauth_clients").get()}
     assert oldest not in left
-    assert {used, newest, "client-0", "client-198"} <= left
+    assert {used, *newest} <= left
+
+
+async def test_one_that_is_dropped_while_the_owner_looks_at_it_works_once_it_is_approved(
+    signing: Signing, firestore: AsyncClient
+) -> None:
+    client = (await signing.register())["client_id"]
+    browser = Browser(signing)
+    request = await browser.sign_in(signing.authorize_url(client))
+    await registered_later(signing, firestore, 200)
+    assert not (await firestore.collection("oauth_clients").document(client).get()).exists
+    code = (await browser.answer(request, "approve"))["code"]
+    tokens = (await signing.redeem(client, code)).json()
+    assert (await signing.call(tokens["access_token"])).status_code == 200
+    # It counts among those that were used from then on.
+    await registered_later(signing, firestore, 200)
+    assert (await signing.refresh(client, tokens["refresh_token"])).status_code == 200
+    assert (await Browser(signing).approve(signing.authorize_url(client)))["code"]
+
+
+@pytest.mark.parametrize("signing", ["warm"], indirect=True)
+async def test_of_registrations_at_once_beyond_two_hundred_each_works(signing: Signing, firestore: AsyncClient) -> None:
+    await registered_later(signing, firestore, 200)
+    clients = await asyncio.gather(*(signing.register("At once") for _ in range(10)))
+    for client in clients:
+        assert (await signing.http.get(signing.authorize_url(client["client_id"]))).status_code == 200
+
+
+async def registered_later(signing: Signing, firestore: AsyncClient, count: int) -> list[str]:
+    """So many registrations more, most of them in one write; their ids."""
+    signing.clock.advance(minutes=1)
+    first = (await signing.register("A later one"))["client_id"]
+    pattern = (await firestore.collection("oauth_clients").document(first).get()).to_dict() or {}
+    batch = firestore.batch()
+    copies = [f"{first}-{place}" for place in range(count - 2)]
+    for place, copy in enumerate(copies):
+        fields = {**pattern, "id": copy, "registered_at": pattern["registered_at"] + place + 1}
+        batch.set(firestore.collection("oauth_clients").document(copy), fields)
+    await batch.commit()
+    signing.clock.advance(minutes=1)
+    return [first, *copies, (await signing.register("The newest"))["client_id"]]
+
+
+async def test_the_addresses_of_cursor_and_of_visual_studio_code_are_registered_as_they_come(signing: Signing) -> None:
+    for redirects, asked in (
+        (
+            [
+                "cursor://anysphere.cursor-mcp/oauth/callback",
+                "https://www.cursor.com/agents/mcp/oauth/callback",
+                "http://localhost:8787/callback",
+            ],
+            "cursor://anysphere.cursor-mcp/oauth/callback",
+        ),
+        (
+            [
+                "https://insiders.vscode.dev/redirect",
+                "https://vscode.dev/redirect",
+                "http://127.0.0.1/",
+                "http://127.0.0.1:33418/",
+            ],
+            "http://127.0.0.1:50123/",
+        ),
+    ):
+        client = (await signing.register("An editor", *redirects))["client_id"]
+        browser = Browser(signing)
+        request = await browser.sign_in(signing.authorize_url(client, redirect_uri=asked))
+        response = await browser.send("/oauth/consent", request=request, answer="approve")
+        assert response.headers["location"].startswith(f"{asked}?code=")
+        code = returned_to(response)["code"]
+        assert (await signing.redeem(client, code, redirect_uri=asked)).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "redirect",
+    [
+        "com.example.app:/signed-in",
+        "com.example.app://signed-in/here",
+        "https://claude.ai",
+        "https://claude.ai:8443/callback;version=1?a=b&c=%20d",
+        "https://[2606:4700::6812:202f]/callback",
+        "https://claude.ai/callback?",
+    ],
+)
+async def test_the_code_is_added_to_an_address_that_stays_as_it_is(signing: Signing, redirect: str) -> None:
+    client = (await signing.register("A program", redirect))["client_id"]
+    browser = Browser(signing)
+    request = await browser.sign_in(signing.authorize_url(client, redirect_uri=redirect))
+    response = await browser.send("/oauth/consent", request=request, answer="approve")
+    location = response.headers["location"]
+    assert location.startswith(redirect)
+    assert location.removeprefix(redirect)[:6] in {"?code=", "&code="}
+    assert location.count("?") == 1
+    code = returned_to(response)["code"]
+    assert (await signing.redeem(client, code, redirect_uri=redirect)).status_code == 200
 
 
 @pytest.mark.parametrize(
@@ -76,12 +173,8 @@ async def test_of_those_that_were_never_used_two_hundred_stay_the_newest(
         [],
         "https://claude.ai/callback",
         [7],
-        ["not an address"],
-        ["http://claude.ai/callback"],
-        ["https://claude.ai/callback#fragment"],
-        ["https://owner@claude.ai/callback"],
-        ["javascript:alert(1)"],
-        ["data:text/html,hello"],
+        [REDIRECT, None],
+        *([REDIRECT, uri] for uri in FORBIDDEN_REDIRECTS),
         ["https://claude.ai/callback"] * 21,
         [f"https://claude.ai/{'a' * 3000}"],
     ],
@@ -149,9 +242,10 @@ async def test_the_only_registered_address_need_not_be_named(signing: Signing) -
     ("changes", "error"),
     [
         ({"response_type": "token"}, "unsupported_response_type"),
-        ({"response_type": None}, "unsupported_response_type"),
+        ({"response_type": None}, "invalid_request"),
         ({"code_challenge": None}, "invalid_request"),
         ({"code_challenge": "short"}, "invalid_request"),
+        ({"code_challenge": "=" * 43}, "invalid_request"),
         ({"code_challenge_method": "plain"}, "invalid_request"),
         ({"code_challenge_method": None}, "invalid_request"),
         ({"resource": f"{BASE}/clients/unheard-of/mcp"}, "invalid_target"),
@@ -161,21 +255,47 @@ async def test_the_only_registered_address_need_not_be_named(signing: Signing) -
         ({"resource": None}, "invalid_target"),
     ],
 )
-async def test_what_is_wrong_with_a_request_is_told_to_the_client_by_the_server_it_asked(
+async def test_what_is_wrong_with_a_request_is_told_to_the_owner_who_may_go_back_and_let_the_client_know(
     signing: Signing, changes: dict[str, str | None], error: str
 ) -> None:
     client = (await signing.register())["client_id"]
     response = await signing.http.get(signing.authorize_url(client, **changes))
-    assert response.status_code == 303
-    assert response.headers["location"].startswith(f"{REDIRECT}?")
-    returned = returned_to(response)
+    address, returned = refused_on(response)
+    assert address == REDIRECT
+    assert (returned["error"], returned["state"], returned["iss"]) == (error, "a state", BASE)
+    assert f"Go back to {urlsplit(REDIRECT).hostname}" in said_on(response)
+
+
+@pytest.mark.parametrize(
+    "more", [f"redirect_uri={REDIRECT}", "client_id=another", "client_id=", "redirect_uri=a&state=b"]
+)
+async def test_a_client_or_an_address_that_is_named_twice_is_answered_nowhere(signing: Signing, more: str) -> None:
+    client = (await signing.register())["client_id"]
+    response = await signing.http.get(f"{signing.authorize_url(client)}&{more}")
+    assert (response.status_code, "location" in response.headers) == (400, False)
+
+
+@pytest.mark.parametrize(
+    ("more", "error"),
+    [
+        ("code_challenge=again", "invalid_request"),
+        ("unheard=1&unheard=2", "invalid_request"),
+        (f"resource={RESOURCE}", "invalid_target"),
+        (f"resource={RESOURCE}&scope=memory", "invalid_request"),
+    ],
+)
+async def test_any_other_parameter_that_is_there_twice_is_told_to_the_client(
+    signing: Signing, more: str, error: str
+) -> None:
+    client = (await signing.register())["client_id"]
+    _, returned = refused_on(await signing.http.get(f"{signing.authorize_url(client)}&{more}"))
     assert (returned["error"], returned["state"], returned["iss"]) == (error, "a state", BASE)
 
 
-async def test_a_parameter_that_is_there_twice_is_refused(signing: Signing) -> None:
+async def test_of_two_states_none_is_told_again(signing: Signing) -> None:
     client = (await signing.register())["client_id"]
-    response = await signing.http.get(signing.authorize_url(client) + "&state=another")
-    assert response.status_code == 400
+    _, returned = refused_on(await signing.http.get(f"{signing.authorize_url(client)}&state=another"))
+    assert (returned["error"], returned["iss"], "state" in returned) == ("invalid_request", BASE, False)
 
 
 async def test_a_request_may_also_be_sent_as_a_form(signing: Signing) -> None:
@@ -273,6 +393,7 @@ async def test_a_request_that_never_was_is_answered_with_what_to_do(signing: Sig
         await browser.send("/oauth/sign-in", request=request_id, passphrase=PASSPHRASE),
     ):
         assert (page.status_code, "connect again" in said_on(page)) == (400, True)
+        assert "given away" not in said_on(page)
 
 
 @pytest.mark.parametrize("answer", ["approve", "deny"])
@@ -281,9 +402,13 @@ async def test_a_request_is_answered_once(signing: Signing, answer: str) -> None
     browser = Browser(signing)
     request = await browser.sign_in(signing.authorize_url(client))
     await browser.answer(request, answer)
-    again = await browser.send("/oauth/consent", request=request, answer="approve")
-    assert again.status_code == 400
-    assert "connect again" in said_on(again)
+    for again in (
+        await browser.send("/oauth/consent", request=request, answer="approve"),
+        await browser.open(f"/oauth/consent?request={request}"),
+    ):
+        assert again.status_code == 400
+        assert "answered already" in said_on(again)
+        assert "given away" not in said_on(again)
 
 
 async def test_a_request_waits_for_ten_minutes(signing: Signing) -> None:
@@ -293,6 +418,7 @@ async def test_a_request_waits_for_ten_minutes(signing: Signing) -> None:
     signing.clock.advance(minutes=10)
     late = await browser.send("/oauth/consent", request=request, answer="approve")
     assert (late.status_code, "connect again" in said_on(late)) == (400, True)
+    assert "expired without an answer, so nothing was given away" in said_on(late)
 
 
 @pytest.mark.parametrize(
@@ -356,3 +482,22 @@ async def test_an_endpoint_that_is_removed_takes_its_grants_with_it(signing: Sig
     assert (await later.call(tokens["access_token"])).status_code in {401, 404}
     assert (await later.refresh(tokens["client_id"], tokens["refresh_token"])).json()["error"] == "invalid_grant"
     assert RESOURCE.startswith(BASE)
+
+
+async def test_who_is_slow_to_say_what_they_want_keeps_nobody_out(signing: Signing) -> None:
+    client = (await signing.register())["client_id"]
+    never = asyncio.Event()
+
+    async def silent() -> AsyncGenerator[bytes]:
+        yield b"grant_type="
+        await never.wait()
+
+    async def dawdle(path: str) -> None:
+        await signing.http.post(path, content=silent(), headers=FORM)
+
+    paths = ["/oauth/token", "/oauth/register", "/oauth/authorize"] * 20
+    async with asyncio.TaskGroup() as group:
+        slow = [group.create_task(dawdle(path)) for path in paths]
+        assert (await signing.connected(client))["access_token"]
+        for task in slow:
+            task.cancel()

@@ -21,7 +21,7 @@ from metacortex.adapters import client_documents
 from metacortex.adapters.client_documents import FetchedDocuments, Place, addresses, is_public
 from metacortex.oauth.clients import Client
 from metacortex.oauth.errors import OAuthError
-from signing import Browser, Signing, error_of, said_on
+from signing import FORBIDDEN_REDIRECTS, Browser, Signing, error_of, said_on
 
 INSIDE = [
     "0.0.0.0",
@@ -171,7 +171,7 @@ async def test_the_connection_goes_to_the_address_that_was_checked_and_nothing_i
     fetching.names.answers.append([("10.0.0.1", 443)])
     await fetching.read()
     assert (fetching.names.asked, fetching.host.names) == ([NAME], [NAME])
-    fetching.ticks.now += client_documents.CACHE_SECONDS
+    fetching.ticks.now += client_documents.UNSAID_SECONDS
     assert "not public" in (await fetching.refused())[2]
     assert (fetching.names.asked, fetching.host.connections) == ([NAME, NAME], 1)
 
@@ -388,12 +388,12 @@ async def test_5_kilobytes_are_taken_and_not_one_byte_more_however_they_come(fet
     for says in (answer(body), unmeasured(body), answer(chunked(body, 1000), "Transfer-Encoding: chunked")):
         fetching.host.says = says
         assert (await fetching.read()).id == URL
-        fetching.ticks.now += client_documents.CACHE_SECONDS
+        fetching.ticks.now += client_documents.UNSAID_SECONDS
     more = body + b" "
     for says in (answer(more), unmeasured(more), answer(chunked(more, 1000), "Transfer-Encoding: chunked")):
         fetching.host.says = says
         assert "5,120 bytes" in (await fetching.refused())[2]
-        fetching.ticks.now += client_documents.CACHE_SECONDS
+        fetching.ticks.now += client_documents.UNSAID_SECONDS
 
 
 def unmeasured(body: bytes) -> bytes:
@@ -525,7 +525,7 @@ async def test_an_id_that_leads_to_the_same_document_by_another_spelling_is_refu
         ["/callback"],
         ["http://app.example.com/callback"],
         [f"{CALLBACK}#fragment"],
-        ["javascript:alert(1)"],
+        *([uri] for uri in FORBIDDEN_REDIRECTS),
         [f"{CALLBACK}/{number}" for number in range(21)],
     ],
 )
@@ -681,31 +681,93 @@ async def test_one_who_goes_away_leaves_the_others_their_answer(fetching: Fetchi
     assert (await second).id == URL
 
 
-async def test_a_document_is_kept_for_ten_minutes_and_then_its_new_addresses_hold(fetching: Fetching) -> None:
+DATE = "Date: Tue, 01 Dec 2026 12:00:00 GMT"
+IN_AN_HOUR = "Expires: Tue, 01 Dec 2026 13:00:00 GMT"
+A_MINUTE = 60
+A_DAY = 24 * 60 * 60
+
+
+@pytest.mark.parametrize(
+    ("headers", "seconds"),
+    [
+        ([], 600),
+        (["Cache-Control: must-revalidate, unheard-of=5"], 600),
+        (["Cache-Control: ,=,;"], 600),
+        (["Cache-Control: max-age=300"], 300),
+        (["Cache-Control: public, Max-Age=300 , immutable"], 300),
+        (['Cache-Control: max-age="300"'], 300),
+        (["Cache-Control: public", "Cache-Control: max-age=300"], 300),
+        (["Cache-Control: max-age=300, max-age=900"], 300),
+        (['Cache-Control: extension="no-store, max-age=900", max-age=300'], 300),
+        # This is a cache that many share.
+        (["Cache-Control: max-age=300, s-maxage=900"], 900),
+        (["Cache-Control: max-age=300", "Age: 100"], 200),
+        (["Cache-Control: max-age=300", "Age: nonsense"], 300),
+        (["Cache-Control: max-age=300", DATE, IN_AN_HOUR], 300),
+        ([DATE, IN_AN_HOUR], 3_600),
+        ([DATE, IN_AN_HOUR, "Age: 600"], 3_000),
+        # Expires is by a clock that may not be ours.
+        ([IN_AN_HOUR], 600),
+        (["Cache-Control: no-store"], A_MINUTE),
+        (["Cache-Control: no-cache, max-age=300"], A_MINUTE),
+        (['Cache-Control: no-cache="set-cookie", max-age=300'], A_MINUTE),
+        (["Cache-Control: private, max-age=300"], A_MINUTE),
+        (["Cache-Control: max-age=0", DATE, IN_AN_HOUR], A_MINUTE),
+        (["Cache-Control: max-age=300", "Age: 1000"], A_MINUTE),
+        (["Cache-Control: max-age=-300"], A_MINUTE),
+        (["Cache-Control: max-age=3e5"], A_MINUTE),
+        (["Cache-Control: max-age"], A_MINUTE),
+        ([DATE, "Expires: 0"], A_MINUTE),
+        ([DATE, "Expires: Tue, 01 Dec 2026 11:00:00 GMT"], A_MINUTE),
+        (["Date: today", IN_AN_HOUR], A_MINUTE),
+        (["Cache-Control: public, max-age=31536000, immutable"], A_DAY),
+        (["Cache-Control: max-age=" + "9" * 5_000], A_DAY),
+        ([DATE, "Expires: Fri, 31 Dec 9999 23:59:59 GMT"], A_DAY),
+    ],
+)
+async def test_a_document_is_kept_for_as_long_as_its_host_says_within_bounds(
+    fetching: Fetching, headers: list[str], seconds: int
+) -> None:
+    fetching.host.says = answer(json.dumps(document()).encode(), *headers)
+    await fetching.read()
+    fetching.ticks.now += seconds - 1
+    await fetching.read()
+    assert fetching.host.connections == 1
+    fetching.ticks.now += 1
+    await fetching.read()
+    assert fetching.host.connections == 2
+
+
+async def test_once_its_time_is_over_the_new_addresses_of_a_document_hold(fetching: Fetching) -> None:
     await fetching.read()
     moved = f"https://{NAME}/moved"
     fetching.host.says = served(document(redirect_uris=[moved]))
-    fetching.ticks.now += 599
+    fetching.ticks.now += client_documents.UNSAID_SECONDS - 1
     assert (await fetching.read()).redirect(CALLBACK) == CALLBACK
     fetching.ticks.now += 1
     client = await fetching.read()
     assert (client.redirect(CALLBACK), client.redirect(moved)) == (None, moved)
-    assert fetching.host.connections == 2
 
 
-async def test_a_document_that_is_gone_after_ten_minutes_is_believed_no_longer(fetching: Fetching) -> None:
+async def test_a_document_that_is_gone_once_its_time_is_over_is_believed_no_longer(fetching: Fetching) -> None:
     await fetching.read()
     fetching.host.says = answer(b"", status="404 Not Found")
-    fetching.ticks.now += 600
+    fetching.ticks.now += client_documents.UNSAID_SECONDS
     assert (await fetching.refused())[:2] == (400, "invalid_client")
 
 
-async def test_a_failure_is_remembered_for_a_minute(fetching: Fetching) -> None:
-    fetching.host.says = answer(b"", status="500 Internal Server Error")
-    assert (await fetching.refused())[:2] == (503, "temporarily_unavailable")
+@pytest.mark.parametrize("caching", ["max-age=86400", "no-store"])
+@pytest.mark.parametrize(
+    ("status", "body"), [("500 Internal Server Error", b""), ("404 Not Found", b""), ("200 OK", b"{}"), ("200 OK", b"")]
+)
+async def test_a_failure_is_remembered_for_a_minute_whatever_its_host_says(
+    fetching: Fetching, status: str, body: bytes, caching: str
+) -> None:
+    fetching.host.says = answer(body, f"Cache-Control: {caching}", status=status)
+    refused = await fetching.refused()
     fetching.host.says = served(document())
     fetching.ticks.now += 59
-    assert (await fetching.refused())[:2] == (503, "temporarily_unavailable")
+    assert await fetching.refused() == refused
     fetching.ticks.now += 1
     assert (await fetching.read()).id == URL
     assert fetching.host.connections == 2
@@ -810,7 +872,7 @@ async def test_a_described_client_is_sent_nowhere_but_where_its_document_says_no
     asked = signing.authorize_url(URL, redirect_uri=CALLBACK)
     await browser.sign_in(asked)
     fetching.host.says = served(document(redirect_uris=[f"https://{NAME}/moved"]))
-    fetching.ticks.now += client_documents.CACHE_SECONDS
+    fetching.ticks.now += client_documents.UNSAID_SECONDS
     response = await browser.open(asked)
     assert (response.status_code, response.headers.get("location")) == (400, None)
     assert "return to" in said_on(response)
@@ -840,7 +902,7 @@ async def test_a_described_client_keeps_its_grant_while_its_document_cannot_be_r
     code = (await Browser(signing).approve(signing.authorize_url(URL, redirect_uri=CALLBACK)))["code"]
     tokens = (await signing.redeem(URL, code, redirect_uri=CALLBACK)).json()
     fetching.host.says = answer(b"", status="503 Service Unavailable")
-    fetching.ticks.now += client_documents.CACHE_SECONDS
+    fetching.ticks.now += client_documents.UNSAID_SECONDS
     assert (await signing.refresh(URL, tokens["refresh_token"])).status_code == 200
 
 

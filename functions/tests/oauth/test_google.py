@@ -34,7 +34,7 @@ from openid_provider import (
     signed_by_text,
     unsigned,
 )
-from signing import BASE, Browser, Signing, said_on
+from signing import BASE, PASSPHRASE, Browser, Signing, request_on, said_on
 
 AWAY = "The sign-in at Google could not be finished; try it again in a moment."
 NOT_THE_OWNER = "This Google account is not the owner's. Sign in with the owner's account."
@@ -637,3 +637,34 @@ async def test_ten_seconds_are_waited_for_the_provider(owner: SigningIn) -> None
     began = time.monotonic()
     assert AWAY in await refused_at_once(owner)
     assert 9 < time.monotonic() - began < 13
+
+
+# --- Beside the passphrase ---
+
+
+async def test_a_locked_passphrase_keeps_nobody_from_google(with_settings: NewSigningIn) -> None:
+    owner = with_settings(OWNER_SIGN_IN="passphrase,google")
+    request = request_on(await owner.browser.open(await owner.page()))
+    attempts = [await owner.browser.send("/oauth/sign-in", request=request, passphrase="wrong") for _ in range(6)]
+    assert attempts[-1].status_code == 429
+    assert (await owner.returned()).headers["location"].startswith("/oauth/consent")
+
+
+async def test_a_passphrase_that_the_settings_leave_out_is_neither_asked_for_nor_taken(
+    with_settings: NewSigningIn,
+) -> None:
+    owner = with_settings(OWNER_SIGN_IN="google")
+    request = (await owner.link()).rpartition("=")[2]
+    assert "Passphrase" not in said_on(await owner.browser.open(await owner.page()))
+    response = await owner.browser.send("/oauth/sign-in", request=request, passphrase=PASSPHRASE)
+    assert "sign in with Google" in said_on(response)
+    await owner.is_nobody()
+
+
+async def test_google_that_the_settings_leave_out_is_neither_offered_nor_gone_to(with_settings: NewSigningIn) -> None:
+    owner = with_settings(OWNER_SIGN_IN="passphrase")
+    page = await owner.browser.open(await owner.page())
+    assert "Google" not in said_on(page)
+    response = await owner.browser.open(f"/oauth/google?request={request_on(page)}")
+    assert "use the passphrase" in said_on(response)
+    await owner.is_nobody()

@@ -1,9 +1,12 @@
 """Codes and tokens: what each opens, how often, and for how long."""
 
 import asyncio
+import json
 
 import pytest
 
+from builders import PROFILES
+from metacortex.oauth import grants
 from signing import BASE, REDIRECT, RESOURCE, Browser, Signing, error_of
 
 DAYS = 24 * 60
@@ -68,7 +71,6 @@ async def test_of_two_who_present_a_code_at_once_one_at_most_gets_tokens(signing
         ({"code_verifier": None}, "invalid_request"),
         ({"code": None}, "invalid_request"),
         ({"redirect_uri": "https://claude.ai/elsewhere"}, "invalid_grant"),
-        ({"redirect_uri": None}, "invalid_grant"),
         ({"resource": f"{BASE}/clients/reader/mcp"}, "invalid_target"),
         ({"resource": "https://elsewhere.example.org/mcp"}, "invalid_target"),
         ({"grant_type": "password"}, "unsupported_grant_type"),
@@ -218,3 +220,23 @@ async def test_nobody_revokes_what_is_not_theirs_and_an_unknown_token_needs_no_r
         answer = await signing.http.post("/oauth/revoke", data={"token": token, "client_id": other})
         assert answer.status_code == 200
     assert (await signing.call(tokens["access_token"])).status_code == 200
+
+
+async def test_the_address_to_return_to_need_not_be_told_again(signing: Signing) -> None:
+    client = (await signing.register())["client_id"]
+    assert (await signing.redeem(client, await code_for(signing, client), redirect_uri=None)).status_code == 200
+
+
+async def test_a_profile_that_is_made_anew_or_is_given_another_token_does_not_take_over_its_grants(
+    signing: Signing,
+) -> None:
+    tokens = await signing.connected()
+    others = [{**profile, "token": f"another-{profile['token']}"} for profile in PROFILES]
+    later = Signing(signing.project, {"MCP_CLIENT_PROFILES_JSON": json.dumps(others)}, signing.clock)
+    assert (await later.call(tokens["access_token"])).status_code == 401
+    assert error_of(await later.refresh(tokens["client_id"], tokens["refresh_token"])) == (400, "invalid_grant")
+    assert (await signing.call(tokens["access_token"])).status_code == 200
+
+
+def test_no_grant_has_a_name_that_a_command_takes_for_an_option() -> None:
+    assert not any(grants.new_id().startswith("-") for _ in range(1_000))

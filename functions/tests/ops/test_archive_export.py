@@ -20,6 +20,7 @@ from archives import Command, command_in_the_loop_of_the_test, database, documen
 from channel import Channel
 from old_data import MEMORIES, store
 from ops.endpoints import PROJECT
+from signing import Signing
 
 EMULATOR = "FIRESTORE_EMULATOR_HOST"
 SPACES = {"current": "plane@2/plain", "spaces": {"plane@2/plain": "embedding", "other@3/plain": "turned"}}
@@ -80,6 +81,17 @@ async def test_every_memory_is_written_by_id_without_what_is_made_of_it(
     assert written["noted"] == {name: value for name, value in MEMORIES["noted"].items() if name != "embedding"}
     assert written["m-00001"] == memory(1)[1]
     invoke("verify", str(folder))
+
+
+async def test_an_archive_holds_memories_alone_and_nothing_of_signing_in(
+    firestore: AsyncClient, export: Command, folder: Path, project: str
+) -> None:
+    await store(firestore, {"memory_vectors": dict([memory(1)])})
+    connected = await Signing(project).connected()
+    await export()
+    assert list(in_archive(folder)) == ["m-00001"]
+    assert names_in(folder) == ["manifest.json", "memories.jsonl"]
+    assert connected["client_id"] not in "".join((folder / name).read_text() for name in names_in(folder))
 
 
 async def test_the_manifest_tells_what_the_archive_is_of(

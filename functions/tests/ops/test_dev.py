@@ -11,7 +11,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from ops.cli import app
 from ops.processes import free_port
 from running import DevRun, call_tool, eventually
 
@@ -87,6 +89,24 @@ def test_it_tells_all_a_client_needs_and_keeps_data_and_tokens_for_the_next_run(
     assert again.stop(signal.SIGTERM, signal.SIGINT, signal.SIGINT) == 0
     again.leaves_nothing()
     assert len(saved_exports(checkout)) == 2
+
+
+def how_to_sign_in(dev: DevRun) -> str:
+    return next(line for line in dev.lines() if line.startswith("  sign-in"))
+
+
+def test_a_client_is_let_in_by_signing_in_with_a_passphrase_that_is_told_or_as_is_set_up(start_dev: StartDev) -> None:
+    port = str(free_port())
+    dev = start_dev("--port", port, "--ephemeral").ready()
+    base = f"http://127.0.0.1:{port}"
+    assert re.search(rf"{base}/clients/ID/mcp alone; the owner's passphrase .* is [a-z-]{{23}}$", how_to_sign_in(dev))
+    checked = CliRunner().invoke(app, ["smoke", "--mode", "sign-in", "--client", "agent", "--url", base])
+    assert checked.exit_code == 0, checked.output
+    assert dev.stop(signal.SIGINT) == 0
+
+    google = {"GOOGLE_SIGN_IN_CLIENT_ID": "an-id", "GOOGLE_SIGN_IN_CLIENT_SECRET": "a-secret", "OWNER_SUBJECT": "1"}
+    other = start_dev(*on_free_port(), "--ephemeral", OWNER_SIGN_IN="google", **google).ready()
+    assert how_to_sign_in(other).endswith("sign in as you have set up")
 
 
 def test_what_was_saved_survives_kill_9_and_a_damaged_export(start_dev: StartDev, checkout: Path) -> None:

@@ -42,7 +42,11 @@ async def test_the_owner_sees_a_grant_and_ends_it(signing: Signing, emulator_hos
     listed = run("grant", "list", "--project", signing.project, "--json", emulator=emulator_host)
     [grant] = json.loads(listed.stdout)
     assert (grant["application"], grant["client"]) == ("A client", "agent")
-    assert set(grant) == {"id", "application", "application_id", "client", "created_at", "used_at", "ends_at"}
+    assert grant["returns_to"] == "claude.ai"
+    assert set(grant) == {
+        *("id", "application", "application_id", "returns_to", "client"),
+        *("created_at", "used_at", "ends_at"),
+    }
     shown = run("grant", "list", "--project", signing.project, emulator=emulator_host)
     assert grant["id"] in shown.stdout
     ended = run("grant", "revoke", grant["id"], "--project", signing.project, emulator=emulator_host)

@@ -3,10 +3,11 @@
 import asyncio
 import fcntl
 import functools
+import hashlib
 import json
 import os
 import stat
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,8 @@ from mirrors import Message, documents_file, everything, held, names_in, put, ro
 from ops.cli import app
 from ops.emulator import clear
 from ops.endpoints import PROJECT
-from ops.mirror_manifest import sealed, unsealed
+from ops.mirror_manifest import SIGN_IN, sealed, unsealed
+from signing import Browser, Signing, request_on
 from tcp_proxy import running_proxy
 
 Command = Callable[..., Coroutine[Any, Any, Result]]
@@ -263,13 +265,15 @@ async def test_a_backup_as_json_is_one_object_that_the_manifest_agrees_with(
             "project": firestore.project,
             "emulator": os.environ["FIRESTORE_EMULATOR_HOST"],
             "read_time": manifest["read_time"],
+            "sign_in": False,
             "documents": 4,
             "bytes": documents_file(folder).stat().st_size,
             "collections": COLLECTIONS,
         },
         "error": None,
     }
-    assert (manifest["kind"], manifest["collections"]) == ("metacortex-mirror", COLLECTIONS)
+    assert (manifest["kind"], manifest["sign_in"]) == ("metacortex-mirror", False)
+    assert manifest["collections"] == COLLECTIONS
 
 
 def test_only_the_owner_can_read_a_mirror(made: Path) -> None:
@@ -675,6 +679,106 @@ async def test_a_report_names_a_hundred_documents_and_counts_all(
 async def test_two_empty_databases_prove_nothing(firestore: AsyncClient, target: AsyncClient, mirror: Command) -> None:
     result = await mirror("gate", "--source", firestore.project, "--target", target.project, status=1)
     assert "Neither side holds a document" in said(result)
+
+
+# --- What signing in keeps ---
+
+
+@pytest.fixture
+async def signed_in(firestore: AsyncClient) -> dict[str, Any]:
+    """A database of one document and all that signing in keeps."""
+    signing = Signing(firestore.project)
+    await put(firestore, {"birds/owl": saying("Owls hunt in the dark")})
+    await signing.connected()
+    # A client that still waits for an answer, and a wrong passphrase.
+    client = await signing.register("Another client")
+    browser = Browser(signing)
+    request = request_on(await browser.open(signing.authorize_url(client["client_id"])))
+    await browser.send("/oauth/sign-in", request=request, passphrase="wrong")
+    return await held(firestore)
+
+
+def of_sign_in(documents: Iterable[str]) -> set[str]:
+    """The paths of what signing in keeps."""
+    return {path for path in documents if path.startswith(("oauth_", "owner_"))}
+
+
+def in_mirror(folder: Path) -> set[str]:
+    return {path for path, _ in contents(folder)}
+
+
+async def test_a_backup_leaves_out_what_signing_in_keeps_unless_asked(
+    firestore: AsyncClient, signed_in: dict[str, Any], folder: Path, mirror: Command
+) -> None:
+    kept = of_sign_in(signed_in)
+    assert {path.partition("/")[0] for path in kept} == set(SIGN_IN)
+    result = await mirror("backup", folder, "--project", firestore.project)
+    assert result.stdout.endswith(", without what signing in keeps.\n")
+    assert in_mirror(folder) == set(signed_in) - kept
+    await mirror("backup", folder, "--project", firestore.project, "--with-sign-in")
+    assert in_mirror(folder) == set(signed_in)
+    assert json.loads((folder / "manifest.json").read_text())["sign_in"] is True
+
+
+async def test_a_restore_leaves_alone_what_signing_in_keeps_in_the_target(
+    firestore: AsyncClient, target: AsyncClient, signed_in: dict[str, Any], folder: Path, mirror: Command
+) -> None:
+    await mirror("backup", folder, "--project", firestore.project, "--with-sign-in")
+    mine = {path: saying("Mine") for path in list(of_sign_in(signed_in))[:3]} | {"oauth_grants/mine": saying("Mine")}
+    await put(target, {**mine, "birds/crow": saying("Crows are clever")})
+    await mirror("restore", folder, "--project", target.project, "--write", "--prune")
+    after = await held(target)
+    assert set(after) == (set(signed_in) - of_sign_in(signed_in)) | set(mine)
+    assert {after[path].fields["text"].string_value for path in mine} == {"Mine"}
+
+
+async def test_a_restore_that_is_asked_to_brings_back_and_prunes_what_signing_in_keeps(
+    firestore: AsyncClient, target: AsyncClient, signed_in: dict[str, Any], folder: Path, mirror: Command
+) -> None:
+    await mirror("backup", folder, "--project", firestore.project, "--with-sign-in")
+    await put(target, {"oauth_grants/mine": saying("Mine")})
+    report = told(
+        await mirror("restore", folder, "--project", target.project, "--write", "--prune", "--with-sign-in", "--json")
+    )
+    assert (report["sign_in"], report["collections"]["oauth_grants"]) == (True, tally(missing=1, extra=1))
+    assert {path: exactly(document) for path, document in (await held(target)).items()} == {
+        path: exactly(document) for path, document in signed_in.items()
+    }
+
+
+async def test_a_gate_compares_what_signing_in_keeps_only_when_asked(
+    firestore: AsyncClient, target: AsyncClient, signed_in: dict[str, Any], folder: Path, mirror: Command
+) -> None:
+    await mirror("backup", folder, "--project", firestore.project, "--with-sign-in")
+    await mirror("restore", folder, "--project", target.project, "--write")
+    sides = ("--source", folder, "--target", target.project, "--json")
+    report = told(await mirror("gate", *sides))
+    assert (report["ok"], report["sign_in"], of_sign_in(report["collections"])) == (True, False, set())
+    report = told(await mirror("gate", *sides, "--with-sign-in", status=1))
+    assert report["missing"]["documents"] == len(of_sign_in(signed_in))
+
+
+async def test_what_a_mirror_leaves_out_cannot_be_restored_or_compared(
+    target: AsyncClient, made: Path, mirror: Command
+) -> None:
+    for command in (
+        ("restore", made, "--project", target.project, "--write"),
+        ("gate", "--source", made, "--target", target.project),
+    ):
+        sentence = said(await mirror(*command, "--with-sign-in", status=1))
+        assert f"{made} was made without --with-sign-in and holds nothing of signing in" in sentence
+    assert await held(target) == {}
+
+
+async def test_a_mirror_that_does_not_say_holds_what_signing_in_keeps(
+    target: AsyncClient, made: Path, mirror: Command
+) -> None:
+    manifest = json.loads((made / "manifest.json").read_text())
+    silent = {name: value for name, value in manifest.items() if name not in {"sign_in", "sha256"}}
+    digest = hashlib.sha256(json.dumps(silent, sort_keys=True).encode()).hexdigest()
+    (made / "manifest.json").write_text(json.dumps({**silent, "sha256": digest}))
+    await mirror("restore", made, "--project", target.project, "--write", "--with-sign-in")
+    assert set(await held(target)) == set(DATABASE)
 
 
 # --- What Firestore refuses ---

@@ -47,6 +47,7 @@ from running import alive, eventually
 
 NOW = datetime(2026, 11, 30, 12, tzinfo=UTC)
 KEY = "a-key-of-the-tests-for-gemini"
+PASSPHRASE_HASH = "$argon2id$v=19$m=65536,t=3,p=4$c2FsdA$aGFzaA"
 SET = "firebase functions:secrets:set"
 
 
@@ -317,13 +318,26 @@ async def test_signing_in_needs_the_secret_of_the_way_in(deployment: Deployment,
     write(deployment, ".env.prod", "PUBLIC_BASE_URL=https://memory.example.org\n")
     assert f"{SET} OWNER_PASSPHRASE_HASH" in wrong(await secrets(deployment))
     assert "All but OWNER_PASSPHRASE_HASH is valid" in wrong(await configuration(deployment))
-    gcloud.store({"OWNER_PASSPHRASE_HASH": "$argon2id$v=19$m=65536,t=3,p=4$c2FsdA$aGFzaA"})
+    gcloud.store({"OWNER_PASSPHRASE_HASH": PASSPHRASE_HASH})
     well(await secrets(deployment))
     well(await configuration(deployment))
     write(deployment, ".env.prod", "GOOGLE_SIGN_IN_CLIENT_ID=an-id\nOWNER_EMAIL=owner@example.org\n")
     assert f"{SET} GOOGLE_SIGN_IN_CLIENT_SECRET" in wrong(await secrets(deployment))
     gcloud.store({"GOOGLE_SIGN_IN_CLIENT_SECRET": KEY})
     well(await configuration(deployment))
+
+
+async def test_both_ways_of_signing_in_need_both_secrets(deployment: Deployment, gcloud: Gcloud) -> None:
+    both = "PUBLIC_BASE_URL=https://memory.example.org\nOWNER_SIGN_IN=passphrase,google\n"
+    write(deployment, ".env.prod", f"{both}GOOGLE_SIGN_IN_CLIENT_ID=an-id\nOWNER_EMAIL=owner@example.org\n")
+    said = wrong(await secrets(deployment))
+    assert f"{SET} OWNER_PASSPHRASE_HASH" in said
+    assert f"{SET} GOOGLE_SIGN_IN_CLIENT_SECRET" in said
+    gcloud.store({"OWNER_PASSPHRASE_HASH": PASSPHRASE_HASH, "GOOGLE_SIGN_IN_CLIENT_SECRET": KEY})
+    assert "OWNER_PASSPHRASE_HASH and GOOGLE_SIGN_IN_CLIENT_SECRET are in" in well(await secrets(deployment))
+    well(await configuration(deployment))
+    write(deployment, ".env.prod", both)
+    assert "GOOGLE_SIGN_IN_CLIENT_ID is not set" in wrong(await configuration(deployment))
 
 
 async def test_the_newest_version_is_the_one_that_counts(deployment: Deployment, gcloud: Gcloud) -> None:
@@ -440,6 +454,23 @@ async def test_the_file_of_the_alias_wins_over_that_of_all(deployment: Deploymen
     assert "MODEL_PROVIDER=local works on your own machine only" in wrong(await configuration(deployment))
     write(deployment, ".env.prod", "export MODEL_PROVIDER='vertex' # not local\n")
     well(await configuration(deployment))
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("PUBLIC_BASE_URL=http://127.0.0.1:5001", "PUBLIC_BASE_URL is an origin without TLS"),
+        ("PUBLIC_BASE_URL=https://us-central1-mine.cloudfunctions.net", "name the origin of its URL on run.app"),
+        ("PUBLIC_BASE_URL=https://us-central1-mine.cloudfunctions.net/metaCortexMcp", "without a path"),
+        ("GOOGLE_SIGN_IN_ISSUER=http://localhost:9000", "GOOGLE_SIGN_IN_ISSUER is an origin without TLS"),
+    ],
+)
+async def test_an_origin_that_a_deployed_function_cannot_go_by_is_told(
+    deployment: Deployment, gcloud: Gcloud, line: str, says: str
+) -> None:
+    gcloud.store({"OWNER_PASSPHRASE_HASH": PASSPHRASE_HASH})
+    write(deployment, ".env.prod", f"{line}\n")
+    assert says in wrong(await configuration(deployment))
 
 
 @pytest.mark.parametrize("line", ["FIRESTORE_EMULATOR_HOST=127.0.0.1:8080", "FUNCTIONS_EMULATOR=true"])
@@ -574,6 +605,18 @@ async def test_a_single_entry_that_lacks_is_found(deployment: Deployment, firest
     complete = needed("memory_vectors", 768, "embedding")
     write_indexes(deployment, {**complete, kind: complete[kind][1:]})
     assert "lacks 1 entry for memory_vectors" in wrong(await dimensions(deployment))
+
+
+async def test_what_signing_in_needs_of_the_index_file_is_looked_for_too(
+    deployment: Deployment, firestore: AsyncClient
+) -> None:
+    complete = needed("memory_vectors", 768, "embedding")
+    lacking = {
+        kind: [entry for entry in entries if not entry["collectionGroup"].startswith(("oauth_", "owner_"))]
+        for kind, entries in complete.items()
+    }
+    write_indexes(deployment, lacking)
+    assert "lacks 6 entries for memory_vectors" in wrong(await dimensions(deployment))
 
 
 async def test_what_firebase_adds_to_an_index_does_not_matter(deployment: Deployment, firestore: AsyncClient) -> None:

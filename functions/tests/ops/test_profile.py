@@ -23,7 +23,7 @@ from ops.cli import app
 from ops.local_settings import generate_missing, read_file
 
 NAME = "MCP_CLIENT_PROFILES_JSON"
-SETTINGS = (NAME, "MCP_ADMIN_TOKEN", "DEFAULT_FILTER_STATE")
+SETTINGS = (NAME, "MCP_ADMIN_TOKEN", "DEFAULT_FILTER_STATE", "PUBLIC_BASE_URL", "MCP_URL_TOKENS")
 PLAIN: dict[str, Any] = {"id": "plain", "token": "a-token-that-is-kept-as-it-is", "allowedTools": ["fetch_context"]}
 DIGEST = "0123456789abcdef" * 4
 HASHED: dict[str, Any] = {
@@ -105,8 +105,6 @@ def test_every_option_reaches_the_profile(file: Path) -> None:
     assert added.writable_states == (BranchState.WIP,)
     assert added.origins == ("https://claude.ai", "http://localhost:6274")
     assert added.url_token_allowed
-    assert "/clients/a/mcp?auth_token=TOKEN" in output
-    assert "MCP_URL_TOKENS=true" in output
     token_in(output)
 
 
@@ -114,12 +112,42 @@ def test_the_token_is_printed_with_what_to_do_and_only_its_hash_is_stored(file: 
     output = succeed("add", "claude-web", "--file", file)
     token = token_in(output)
     assert len(token) >= 43
-    assert "  endpoint  /clients/claude-web/mcp\n" in output
+    assert "  endpoint  http://127.0.0.1:5001/clients/claude-web/mcp\n" in output
     assert "not shown again" in output
     assert "A running ./scripts/dev picks it up at its next start." in output
     assert token not in file.read_text()
     assert "token" not in stored(file)[0]
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
+
+
+def ways_in(output: str) -> list[str]:
+    """What is said of signing in, of the header, and of the token in the URL."""
+    return re.findall(r"^  [123]\. (.+)$", output, re.MULTILINE)
+
+
+def test_three_ways_in_are_told_and_the_one_in_the_url_as_discouraged(file: Path) -> None:
+    signing_in, header, url = ways_in(succeed("add", "a", "--file", file))
+    assert "the endpoint alone; you sign in in your browser" in signing_in
+    assert header.endswith("the header Authorization: Bearer TOKEN")
+    assert "not this profile, for it was made without --url-token; discouraged" in url
+    *_, url = ways_in(succeed("add", "b", "--url-token", "--file", file))
+    assert "ENDPOINT?auth_token=TOKEN: discouraged" in url
+    assert url.endswith("closed unless MCP_URL_TOKENS=true")
+    *_, url = ways_in(succeed("add", "c", "--url-token", "--file", file, MCP_URL_TOKENS="true"))
+    assert url.endswith("since URLs end up in logs")
+
+
+def test_the_endpoint_is_below_the_origin_that_the_settings_name(file: Path) -> None:
+    file.with_name(".env").write_text("PUBLIC_BASE_URL=http://localhost:7001\n")
+    assert "  endpoint  http://localhost:7001/clients/a/mcp\n" in succeed("add", "a", "--file", file)
+
+
+def test_the_ways_into_a_deployed_service_are_told_beside_the_list_that_is_printed(file: Path) -> None:
+    result = profile("add", "a", "--print-json", "--file", "-", stdin="[]", PUBLIC_BASE_URL="http://localhost:7001")
+    assert [each["id"] for each in json.loads(result.stdout)] == ["a"]
+    assert "  endpoint  BASE/clients/a/mcp, where BASE is PUBLIC_BASE_URL" in result.stderr
+    assert "where PUBLIC_BASE_URL is set, the endpoint alone" in ways_in(result.stderr)[0]
+    assert "localhost" not in result.output
 
 
 def test_a_client_calls_with_the_token_by_header_and_only_where_granted_by_url(file: Path) -> None:

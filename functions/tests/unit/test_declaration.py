@@ -106,9 +106,14 @@ GOOGLE_SECRET = "GOOGLE_SIGN_IN_CLIENT_SECRET"
         (f"{BASE}MODEL_PROVIDER=gemini\n", ["GEMINI_API_KEY", PASSPHRASE_HASH]),
         (f"{BASE}PUBLIC_BASE_URL=\n", []),
         (f"#{BASE}#{GOOGLE}", []),
+        (f"{BASE}{GOOGLE}OWNER_SIGN_IN=passphrase,google\n", [PASSPHRASE_HASH, GOOGLE_SECRET]),
+        (f"{BASE}{GOOGLE}OWNER_SIGN_IN='google, passphrase' # both\n", [PASSPHRASE_HASH, GOOGLE_SECRET]),
+        (f"{BASE}{GOOGLE}OWNER_SIGN_IN=passphrase\n", [PASSPHRASE_HASH]),
+        (f"{BASE}OWNER_SIGN_IN=google\n", [GOOGLE_SECRET]),
+        (f"{BASE}{GOOGLE}OWNER_SIGN_IN=\n", [GOOGLE_SECRET]),
     ],
 )
-def test_the_secret_of_the_way_in_which_the_owner_signs_in_is_bound(source: Path, text: str, bound: list[str]) -> None:
+def test_the_secret_of_each_way_in_which_the_owner_signs_in_is_bound(source: Path, text: str, bound: list[str]) -> None:
     (source / ".env").write_text(text)
     assert secrets({}, source) == (*ALWAYS, *bound)
 

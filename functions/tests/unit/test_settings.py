@@ -49,6 +49,7 @@ VALID: dict[str, list[tuple[str, Any]]] = {
     "MCP_CLIENT_PROFILES_JSON": [("[]", "[]")],
     "MCP_URL_TOKENS": [("true", True), ("FALSE", False)],
     "PUBLIC_BASE_URL": [(url, url) for url in ORIGINS],
+    "OWNER_SIGN_IN": [("google", ("google",)), (" google ,", ("google",))],
     "OWNER_PASSPHRASE_HASH": [(HASH, HASH)],
     "GOOGLE_SIGN_IN_CLIENT_ID": [(ANYTHING, ANYTHING)],
     "GOOGLE_SIGN_IN_CLIENT_SECRET": [(ANYTHING, ANYTHING)],
@@ -108,6 +109,7 @@ INVALID: dict[str, list[str]] = {
     "PUBLIC_BASE_URL": NO_ORIGINS,
     "GOOGLE_SIGN_IN_ISSUER": NO_ORIGINS,
     "OWNER_PASSPHRASE_HASH": ["correct horse battery staple", "$2b$12$abcdefghijklmnopqrstuv", "$argon2id$short"],
+    "OWNER_SIGN_IN": ["Google", "passphrase;google", ",", "passphrase,none"],
     "OWNER_EMAIL": ["owner", "owner@", "@example.org", "two words@example.org"],
     "MODEL_PROVIDER": ["openai", "Local", "vertex,local"],
     "GEMINI_EMBEDDING_DIMENSIONS": ["127", "2049", "-768", "768.0", "7e2", "٧٦٨", "1_000", "0x100", "9" * 5_000],
@@ -237,6 +239,50 @@ def test_the_provider_is_the_configured_one_or_follows_from_the_surroundings(
 def test_the_gemini_route_without_its_key_is_a_fault() -> None:
     [fault] = faults(environment(MODEL_PROVIDER="gemini"))
     assert fault.startswith("GEMINI_API_KEY is not set")
+
+
+BASE = {"PUBLIC_BASE_URL": "https://memory.example.org"}
+BOTH = {**BASE, **GOOGLE, "OWNER_PASSPHRASE_HASH": HASH}
+
+
+@pytest.mark.parametrize(
+    ("settings", "ways"),
+    [
+        ({**BASE, "OWNER_PASSPHRASE_HASH": HASH}, {"passphrase"}),
+        ({**BASE, **GOOGLE}, {"google"}),
+        (BOTH, {"passphrase", "google"}),
+        ({**BOTH, "OWNER_SIGN_IN": "passphrase,google"}, {"passphrase", "google"}),
+        ({**BOTH, "OWNER_SIGN_IN": "passphrase"}, {"passphrase"}),
+        ({**BOTH, "OWNER_SIGN_IN": "google"}, {"google"}),
+    ],
+)
+def test_the_owner_signs_in_as_the_settings_say_or_in_every_way_that_is_set_up(
+    settings: dict[str, str], ways: set[str]
+) -> None:
+    loaded = load(environment(**settings))
+    offered = {"passphrase": loaded.has_passphrase, "google": loaded.has_google}
+    assert {way for way, is_offered in offered.items() if is_offered} == ways
+
+
+@pytest.mark.parametrize(
+    ("settings", "lacking"),
+    [
+        (BASE, ["OWNER_PASSPHRASE_HASH"]),
+        ({**BASE, "OWNER_SIGN_IN": "passphrase,google"}, ["GOOGLE_SIGN_IN_CLIENT_ID", "OWNER_PASSPHRASE_HASH"]),
+        ({**BASE, **GOOGLE, "OWNER_SIGN_IN": "google,passphrase"}, ["OWNER_PASSPHRASE_HASH"]),
+        ({**BASE, "OWNER_PASSPHRASE_HASH": HASH, "OWNER_SIGN_IN": "google"}, ["GOOGLE_SIGN_IN_CLIENT_ID"]),
+        ({**BOTH, "OWNER_EMAIL": "", "OWNER_SIGN_IN": "google"}, ["OWNER_EMAIL or OWNER_SUBJECT"]),
+        ({**BOTH, "OWNER_EMAIL": "", "OWNER_SIGN_IN": "passphrase"}, []),
+        ({**BASE, "OWNER_PASSPHRASE_HASH": HASH, "OWNER_EMAIL": "me@example.org"}, ["GOOGLE_SIGN_IN_CLIENT_ID"]),
+    ],
+)
+def test_a_way_of_signing_in_that_is_not_whole_is_a_fault(settings: dict[str, str], lacking: list[str]) -> None:
+    try:
+        load(environment(**settings))
+        found: list[str] = []
+    except ConfigurationError as error:
+        found = list(error.faults)
+    assert [fault.partition(" is not set")[0] for fault in found] == lacking
 
 
 def admin(**settings: str) -> Any:

@@ -2,20 +2,19 @@
 
 import hashlib
 import hmac
-import time
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import urlencode
 
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from metacortex.oauth import ports
-from metacortex.oauth.errors import Gone
+from metacortex.oauth.errors import Gone, repeated
 from metacortex.oauth.grants import new_secret
 from metacortex.oauth.owner import COOKIE, LONGEST_PASSPHRASE, SESSION_MS, Locked, Owner
 from metacortex.oauth.service import REQUEST_MS, Answer, Asked, Authorization, Refusal
 from metacortex.profiles import Profile
 from metacortex.web.oauth import pages
-from metacortex.web.oauth.bodies import fields_of, form_of
+from metacortex.web.oauth.bodies import fields_of, form_of, form_text, sorted_fields
 
 
 class Browser:
@@ -28,7 +27,9 @@ class Browser:
 
     async def authorize(self, request: Request) -> Response:
         """RFC 6749 §4.1.1, in the URL or as a form."""
-        fields = await form_of(request) if request.method == "POST" else fields_of(request.url.query)
+        fields, twice = sorted_fields(form_text(request) if request.method == "POST" else request.url.query)
+        if twice & {"client_id", "redirect_uri"}:
+            raise repeated(twice)
         asked = Asked(
             client_id=fields.get("client_id", ""),
             redirect_uri=fields.get("redirect_uri"),
@@ -38,26 +39,27 @@ class Browser:
             state=fields.get("state"),
             scope=fields.get("scope"),
             resource=fields.get("resource"),
+            fault=repeated(twice) if twice else None,
         )
         try:
             waiting = await self._authorization.begin(asked)
         except Refusal as refusal:
-            return _to(refusal.answer)
+            # Anybody may register, and send anybody here: nobody is sent on who has not seen where to.
+            return pages.refused(refusal.answer.parameters["error_description"], _address(refusal.answer))
         return await self._ask(request, waiting)
 
     async def sign_in(self, request: Request) -> Response:
         """The passphrase."""
         self._require_own_page(request)
-        form = await form_of(request)
+        form = form_of(request)
         waiting = await self._authorization.waiting(form.get("request", ""))
         if not self._owner.has_passphrase:
             raise Gone("There is no passphrase here; sign in with Google.")
         try:
             right = await self._owner.knows(form.get("passphrase", "")[:LONGEST_PASSPHRASE])
         except Locked as locked:
-            seconds = max(1, round(locked.until / 1000 - time.time()))
             return self._sign_in_page(
-                waiting, f"Too many wrong passphrases. Wait {seconds} seconds, then try again.", 429
+                waiting, f"Too many wrong passphrases. Wait {locked.seconds} seconds, then try again.", 429
             )
         if not right:
             await self._authorization.note_refused_sign_in("passphrase")
@@ -76,7 +78,7 @@ class Browser:
         browser = known or new_secret()
         await self._authorization.remember(waiting, {**expected, "browser": _digest(browser)})
         answer = RedirectResponse(url, 303, NO_STORE)
-        if known is None:
+        if not known:
             self._set_cookie(answer, browser, REQUEST_MS)
         return answer
 
@@ -87,10 +89,12 @@ class Browser:
         if await self._session(request) is not None:
             # Signed in meanwhile, by another of the owner's windows, which has changed the cookie.
             return _to_consent(waiting.id)
+        if not _is_same_browser(request, waiting):
+            # Whoever it is: it costs nothing here.
+            return self._sign_in_page(waiting, "This sign-in belongs to another attempt; start it again here.", 401)
         # Once: what an attempt must come back with is good for one way back.
         await self._authorization.remember(waiting, {})
         try:
-            _require_browser(request, waiting)
             await google.finish(fields, waiting.provider)
         except ports.SignInRefused as refused:
             await self._authorization.note_refused_sign_in("google")
@@ -99,10 +103,10 @@ class Browser:
 
     async def consent(self, request: Request) -> Response:
         """The page that asks, and the answer to it."""
-        if request.method == "GET":
+        if request.method != "POST":
             return await self._ask(request, await self._authorization.waiting(request.query_params.get("request", "")))
         self._require_own_page(request)
-        form = await form_of(request)
+        form = form_of(request)
         waiting = await self._authorization.waiting(form.get("request", ""))
         if await self._session(request) is None:
             return self._sign_in_page(waiting, "You are not signed in any more.", 401)
@@ -161,10 +165,9 @@ def _to_consent(request_id: str) -> Response:
     return RedirectResponse(f"/oauth/consent?{urlencode({'request': request_id})}", 303, NO_STORE)
 
 
-def _require_browser(request: Request, waiting: ports.Request) -> None:
-    """Refuses a browser that is not the one which went to the provider."""
-    if not hmac.compare_digest(_digest(request.cookies.get(COOKIE, "")), waiting.provider.get("browser", "")):
-        raise ports.SignInRefused("This sign-in belongs to another attempt; start it again here.")
+def _is_same_browser(request: Request, waiting: ports.Request) -> bool:
+    """Whether a browser is the one which went to the provider."""
+    return hmac.compare_digest(_digest(request.cookies.get(COOKIE, "")), waiting.provider.get("browser", ""))
 
 
 def _digest(cookie: str) -> str:
@@ -172,8 +175,12 @@ def _digest(cookie: str) -> str:
 
 
 def _to(answer: Answer) -> Response:
-    """Sends the browser to the client with an answer, beside whatever its address says already."""
-    mark = "&" if urlsplit(answer.redirect_uri).query else "?"
-    location = f"{answer.redirect_uri}{mark}{urlencode(answer.parameters)}"
+    """Sends the browser to the client with an answer."""
     # 303: the answer to a form must not send the form on.
-    return RedirectResponse(location, 303, NO_STORE)
+    return RedirectResponse(_address(answer), 303, NO_STORE)
+
+
+def _address(answer: Answer) -> str:
+    """Where an answer goes, beside whatever the client's address says already."""
+    mark = "&" if "?" in answer.redirect_uri else "?"
+    return f"{answer.redirect_uri}{mark}{urlencode(answer.parameters)}"

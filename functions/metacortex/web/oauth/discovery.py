@@ -4,6 +4,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from metacortex.oauth.service import SCOPE, SCOPES, Authorization
+from metacortex.web.oauth.tokens import NO_STORE
 from metacortex.web.responses import NOT_FOUND
 
 CACHED = {"Cache-Control": "public, max-age=300"}
@@ -17,7 +18,7 @@ class Discovery:
         """What an endpoint's tokens must be for, and who gives them."""
         profile_id = request.path_params["client_id"]
         if not self._authorization.has_endpoint(profile_id):
-            return JSONResponse(NOT_FOUND, 404)
+            return JSONResponse(NOT_FOUND, 404, NO_STORE)
         return self._resource(self._authorization.resource_of(profile_id))
 
     async def of_origin(self, _: Request) -> Response:

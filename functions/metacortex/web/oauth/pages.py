@@ -60,6 +60,12 @@ def message(heading: str, says: str, status: int) -> Response:
     return _page(_PAGES.get_template("message.html").render(heading=heading, says=says), status)
 
 
+def refused(says: str, onward: str) -> Response:
+    """What is wrong with an application's request, and the way back to it."""
+    text = _PAGES.get_template("refused.html").render(says=says, onward=onward, host=shown_host(onward))
+    return _page(text, 400)
+
+
 def _application(request: Request) -> dict[str, object]:
     """What every page tells of who asks. Nothing that a client says of itself stands in a sentence of ours."""
     scheme = _scheme(request.redirect_uri)
