@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, AsyncIterable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -13,9 +13,19 @@ from google.api_core.retry import AsyncRetry, if_exception_type
 from google.auth.exceptions import GoogleAuthError
 from google.cloud.firestore_v1.async_batch import AsyncWriteBatch
 from google.cloud.firestore_v1.async_client import AsyncClient
+from google.cloud.firestore_v1.base_document import BaseDocumentReference
 from google.cloud.firestore_v1.services.firestore import FirestoreAsyncClient
 from google.cloud.firestore_v1.services.firestore.transports.grpc_asyncio import FirestoreGrpcAsyncIOTransport
-from google.cloud.firestore_v1.types import CommitRequest, RunQueryRequest, RunQueryResponse, Write, WriteResult
+from google.cloud.firestore_v1.types import (
+    CommitRequest,
+    MapValue,
+    RunQueryRequest,
+    RunQueryResponse,
+    Value,
+    Write,
+    WriteResult,
+)
+from google.cloud.firestore_v1.vector import Vector
 
 from metacortex.aside import aside
 from metacortex.errors import MetaCortexError, RateLimited, TimedOut, TooLarge, Unavailable
@@ -65,8 +75,27 @@ ERRORS: Mapping[type[BaseException], MetaCortexError] = {
 }
 
 
+# The messages themselves, without the library's classes around them.
+_Value, _Map = Value.pb(), MapValue.pb()
+
+
+def vector_value(vector: Iterable[float]) -> Any:
+    """A vector in Firestore's own message: the library takes 4 ms to make one, number by number."""
+    values = {"values": [_Value(double_value=value) for value in vector]}
+    return _Value(
+        map_value=_Map(fields={"__type__": _Value(string_value="__vector__"), "value": _Value(array_value=values)})
+    )
+
+
 class _Batch(AsyncWriteBatch):
-    """The library's batch, whose commits of many writes do not hold up the event loop."""
+    """The library's batch, which writes new vectors faster, and whose commits of many writes do not hold up the event loop."""
+
+    def create(self, reference: BaseDocumentReference, document_data: dict[str, Any]) -> None:
+        vectors = {name: value for name, value in document_data.items() if isinstance(value, Vector)}
+        super().create(reference, {name: value for name, value in document_data.items() if name not in vectors})
+        fields = Write.pb(self._write_pbs[-1]).update.fields
+        for name, vector in vectors.items():
+            fields[name].CopyFrom(vector_value(vector))
 
     async def commit(self, retry: Any = RETRY, timeout: float | None = None) -> list[WriteResult]:  # noqa: ASYNC109 - as it is inherited
         """Commits once. Of many writes the results, a moment for each, are left unread."""

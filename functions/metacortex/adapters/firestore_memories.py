@@ -93,7 +93,7 @@ class FirestoreMemories(FirestoreSearch):
 
     async def save(self, new: NewMemory, fingerprint: Fingerprint, event: Event) -> bool:
         batch = self._client.batch()
-        # The client library takes 4 ms to encode the vector of a part.
+        # To encode a part takes nearly a millisecond, and there may be more than a hundred.
         if new.parts:
             await aside(self._stage, batch, new)
         else:

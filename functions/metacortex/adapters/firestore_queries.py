@@ -6,13 +6,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from google.cloud.firestore_v1.async_client import AsyncClient
-from google.cloud.firestore_v1.types import MapValue, RunQueryResponse, StructuredQuery, Value
+from google.cloud.firestore_v1.types import RunQueryResponse, StructuredQuery
 
-from metacortex.adapters.firestore_client import RETRY, answering, run_query
+from metacortex.adapters.firestore_client import RETRY, answering, run_query, vector_value
 
 # The messages themselves, without the library's classes around them.
 _Query, _FindNearest = StructuredQuery.pb(), StructuredQuery.FindNearest.pb()
-_Value, _Map, _Answer = Value.pb(), MapValue.pb(), RunQueryResponse.pb
+_Answer = RunQueryResponse.pb
 _EQUAL = StructuredQuery.FieldFilter.Operator.EQUAL
 _AND = StructuredQuery.CompositeFilter.Operator.AND
 _COSINE = StructuredQuery.FindNearest.DistanceMeasure.COSINE
@@ -36,7 +36,7 @@ def nearest(  # noqa: PLR0913 - the parts of one message
     """The query for those of them whose vectors are nearest to one. Their distances stand in a field called `distance`."""
     find_nearest = _FindNearest(
         vector_field={"field_path": vector_field},
-        query_vector=_vector(vector),
+        query_vector=vector_value(vector),
         distance_measure=_COSINE,
         limit={"value": limit},
         distance_result_field=distance,
@@ -58,13 +58,6 @@ def _selected(collection: str, values: Mapping[str, str | bool], fields: Iterabl
 
 def _plain_value(value: str | bool) -> dict[str, Any]:  # noqa: FBT001 - the value of a field
     return {"boolean_value": value} if isinstance(value, bool) else {"string_value": value}
-
-
-def _vector(vector: Sequence[float]) -> Any:
-    values = {"values": [_Value(double_value=value) for value in vector]}
-    return _Value(
-        map_value=_Map(fields={"__type__": _Value(string_value="__vector__"), "value": _Value(array_value=values)})
-    )
 
 
 async def documents(client: AsyncClient, query: Any) -> dict[str, Mapping[str, Any]]:
