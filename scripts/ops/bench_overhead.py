@@ -176,5 +176,11 @@ def _record(bench: Bench, calls: Mapping[str, Make]) -> dict[str, list[list[Step
             recorded: dict[str, list[list[Step]]] = {}
             for name, make in calls.items():
                 bench.tell("Recording what the service asks for", len(recorded), len(calls))
-                recorded[name] = record(bench, proxy, caller, [make() for _ in range(RECORDED)])
+                recorded[name] = _clear(record(bench, proxy, caller, [make() for _ in range(RECORDED)]))
             return recorded
+
+
+def _clear(recorded: Sequence[list[Step]]) -> list[list[Step]]:
+    """The calls in the fewest steps: on a busy machine what goes out at once may look like one after the other."""
+    fewest = min(map(len, recorded))
+    return [steps for steps in recorded if len(steps) == fewest]
