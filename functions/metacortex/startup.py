@@ -29,7 +29,8 @@ def building_lazily() -> Generator[None]:
     try:
         yield
     finally:
-        del BaseModel.model_config["defer_build"]
+        # Two apps that start at once in one process, as in tests, end this for each other.
+        BaseModel.model_config.pop("defer_build", None)
 
 
 def once(make: Callable[[], T]) -> Callable[[], Awaitable[T]]:
