@@ -616,7 +616,7 @@ async def test_what_signing_in_needs_of_the_index_file_is_looked_for_too(
         for kind, entries in complete.items()
     }
     write_indexes(deployment, lacking)
-    assert "lacks 6 entries for memory_vectors" in wrong(await dimensions(deployment))
+    assert "lacks 5 entries for memory_vectors" in wrong(await dimensions(deployment))
 
 
 async def test_what_firebase_adds_to_an_index_does_not_matter(deployment: Deployment, firestore: AsyncClient) -> None:
