@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from metacortex.oauth.owner import LONGEST_PASSPHRASE
 from metacortex.settings import Settings
 from ops.checkout import SECRETS_FILE
 from ops.grant import done, store_of
@@ -14,7 +15,6 @@ from ops.terminal import say, show
 
 NAME = "OWNER_PASSPHRASE_HASH"
 SHORTEST = 12
-LONGEST = 1_000
 
 app = typer.Typer(no_args_is_help=True, help="The owner's sign-in, by which clients are allowed in.")
 
@@ -55,8 +55,8 @@ def _asked() -> str:
         text = sys.stdin.readline().rstrip("\n")
     if len(text) < SHORTEST:
         raise typer.BadParameter(f"A passphrase has at least {SHORTEST} characters; several words make a good one.")
-    if len(text) > LONGEST:
-        raise typer.BadParameter(f"A passphrase has at most {LONGEST:,} characters.")
+    if len(text) > LONGEST_PASSPHRASE:
+        raise typer.BadParameter(f"A passphrase has at most {LONGEST_PASSPHRASE:,} characters.")
     return text
 
 
